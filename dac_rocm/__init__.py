@@ -1,0 +1,1 @@
+"""dac_rocm: the Descript Audio Codec family, inference only."""
