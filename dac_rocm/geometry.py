@@ -104,3 +104,64 @@ def unpadded_length(config: CodecConfig, length: int) -> int:
             elif isinstance(step, Transposed):
                 length = (length - 1) * step.stride + step.kernel
     return length
+
+
+def widest(steps: Steps) -> tuple[float, float]:
+    """Elements of the largest activation and positions of the longest, per input and batch item."""
+    rate, elements, positions = 1.0, 0.0, 1.0
+    for step in steps:
+        if isinstance(step, Conv | Transposed):
+            elements = max(elements, rate * step.in_channels)
+            rate = rate / step.stride if isinstance(step, Conv) else rate * step.stride
+            elements = max(elements, rate * step.out_channels)
+            positions = max(positions, rate)
+    return elements, positions
+
+
+def tile_length(
+    steps: Steps, batch: int, *, max_elements: int, max_positions: int | None = None
+) -> int:
+    """Inputs per push that keep every activation under the limits.
+
+    Args:
+        steps: Encoder or decoder.
+        batch: Items that run side by side.
+        max_elements: Elements of the largest activation, all items together.
+        max_positions: Positions in time of the longest activation, or None for no limit.
+
+    Returns:
+        A multiple of the stride, at least one: samples for an encoder, frames for a decoder.
+    """
+    elements, positions = widest(steps)
+    tile = max_elements / (elements * batch)
+    if max_positions is not None:
+        tile = min(tile, max_positions / positions)
+    down, _ = ratio(steps)
+    return max(1, int(tile) // down) * down
+
+
+def input_range(steps: Steps, start: int, stop: int) -> tuple[int, int]:
+    """Range of inputs that outputs start..stop depend on; it may reach beyond the true ends."""
+    for step in reversed(steps):
+        if isinstance(step, Conv):
+            start = start * step.stride - step.pad_left
+            stop = (stop - 1) * step.stride - step.pad_left + step.span
+        elif isinstance(step, Transposed):
+            start = -((step.kernel - 1 - step.trim_left - start) // step.stride)
+            stop = (stop - 1 + step.trim_left) // step.stride + 1
+    return start, stop
+
+
+def descript_frames(config: CodecConfig, length: int, sample_rate: int) -> int:
+    """Frames that a `.dac` file needs, so that Descript's own decoder finds enough samples.
+
+    Args:
+        config: The model.
+        length: Samples of the original at `sample_rate`.
+        sample_rate: Rate of the original in Hz.
+
+    Returns:
+        The smallest F with floor((F · hop - short) · sample_rate / model rate) ≥ length.
+    """
+    samples = -(-length * config.sample_rate // sample_rate) + decoder_short(config)
+    return -(-samples // config.hop_length)

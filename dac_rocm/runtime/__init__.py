@@ -1,0 +1,1 @@
+"""Chooses device, type, tile and kernels for this machine."""
