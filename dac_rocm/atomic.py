@@ -6,7 +6,6 @@ Everything this package writes goes through here. This room must not know what i
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,7 @@ def atomic_write(path: str | os.PathLike[str], *, overwrite: bool = False) -> It
     target = Path(path)
     if not overwrite and os.path.lexists(target):
         raise _already_there(target)
-    temporary = target.with_name(f".dac_rocm-{secrets.token_hex(8)}.part")
+    temporary = target.with_name(f".dac_rocm-{os.urandom(8).hex()}.part")
     try:
         with temporary.open("x+b") as file:
             yield file

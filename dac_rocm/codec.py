@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from dac_rocm import checks
@@ -24,13 +24,15 @@ from dac_rocm.geometry import output_length, tile_length
 from dac_rocm.lowering import Steps, lower_decoder, lower_encoder
 from dac_rocm.nn.blocks import Decoder, Encoder
 from dac_rocm.nn.layers import Snake1d
+from dac_rocm.ops.snake import check_backend
 from dac_rocm.plain import PlainNetwork
+from dac_rocm.pretrained import Pretrained
 from dac_rocm.runtime.tiles import tile_limits
 
 PARTS = ("all", "encoder", "decoder")
 
 
-class Codec(nn.Module, ABC):
+class Codec(Pretrained, ABC):
     """What DAC and DACVAE share: encoder, decoder, and the networks that run them.
 
     Methods run without gradients, but not in inference mode, so that outputs can enter training.
@@ -45,6 +47,7 @@ class Codec(nn.Module, ABC):
 
     Raises:
         ConfigError: The config belongs to the other class, or `parts` is unknown.
+        BackendError: The Snake backend is unknown.
     """
 
     def __init__(
@@ -73,7 +76,12 @@ class Codec(nn.Module, ABC):
         self.set_snake(snake)
 
     def set_snake(self, backend: str) -> None:
-        """Choose the Snake backend: `auto` or a name from `ops.snake.BACKENDS`."""
+        """Choose the Snake backend: `auto` or a name from `ops.snake.BACKENDS`.
+
+        Raises:
+            BackendError: The name is unknown.
+        """
+        check_backend(backend)
         for module in self.modules():
             if isinstance(module, Snake1d):
                 module.backend = backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,10 +25,16 @@ class DACVAE(Codec):
         super().__init__(config, **options)
         if not isinstance(config.bottleneck, GaussianConfig):
             raise ConfigError("codebooks found; DACVAE needs a Gaussian bottleneck. Use DAC.")
-        self.quantizer = GaussianBottleneck(
-            config.encoder.out_channels, config.decoder.in_channels, config.bottleneck
+        asked = config.bottleneck
+        present = replace(
+            asked,
+            in_proj=asked.in_proj and self.encoder is not None,
+            out_proj=asked.out_proj and self.decoder is not None,
         )
-        self.latent_channels = config.bottleneck.latent_channels
+        self.quantizer = GaussianBottleneck(
+            config.encoder.out_channels, config.decoder.in_channels, present
+        )
+        self.latent_channels = asked.latent_channels
 
     @torch.no_grad()
     def encode(self, audio: Tensor, *, sample_rate: int | None = None) -> Gaussian:

@@ -15,6 +15,11 @@ from typing import Any
 from dac_rocm.config import CodecConfig
 from dac_rocm.errors import ConfigError, SourceError
 
+ASSETS = Path(__file__).parent / "assets"
+"""Where the bundled models are, each as NAME.safetensors and NAME.json."""
+RANDOM = "The weights are random: they show how things work, not how they sound."
+"""Said of a bundled model until a trained one takes its place."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
@@ -23,7 +28,7 @@ class Preset:
     Args:
         name: Such as `dac-44khz`.
         title: In words.
-        license: Of the weights, as an SPDX id or a name.
+        license: Of the weights, as an SPDX id or a name; None if only the model card says.
         config: Shape of the codec.
         repo: Hub id; None if the weights are not on the Hub.
         subfolder: Folder inside the repo.
@@ -36,7 +41,7 @@ class Preset:
 
     name: str
     title: str
-    license: str
+    license: str | None
     config: CodecConfig
     repo: str | None = None
     subfolder: str | None = None
@@ -78,6 +83,15 @@ def config_folder() -> Path:
     )
 
 
+def list_bundled() -> tuple[Preset, ...]:
+    """Return the models that come with the package, by name.
+
+    Raises:
+        ConfigError: A description is damaged.
+    """
+    return tuple(_bundled(path) for path in sorted(ASSETS.glob("*.json")))
+
+
 @cache
 def list_presets() -> tuple[Preset, ...]:
     """Return every preset, by name.
@@ -87,6 +101,36 @@ def list_presets() -> tuple[Preset, ...]:
         ConfigError: A preset is damaged.
     """
     return tuple(_read(path) for path in sorted(config_folder().glob("*.json")))
+
+
+def list_models() -> list[dict[str, Any]]:
+    """List the models that `load` knows by name, bundled ones first.
+
+    Returns:
+        One dict each: `name`, `kind` (`codes` or `latents`), `sample_rate` in Hz, real `kbps` of
+        one channel with all codebooks (None for latents), `license`, `origin` and `note`.
+    """
+    bundled, published = list_bundled(), list_presets()
+    return [_facts(p, "the package") for p in bundled] + [
+        _facts(p, p.repo or p.url or "") for p in published
+    ]
+
+
+def _facts(known: Preset, origin: str) -> dict[str, Any]:
+    return {
+        "name": known.name,
+        "kind": known.kind,
+        "sample_rate": known.sample_rate,
+        "kbps": None if known.bitrate is None else known.bitrate / 1000,
+        "license": known.license,
+        "origin": origin,
+        "note": known.note,
+    }
+
+
+def is_known(name: str) -> bool:
+    """Tell whether `load` knows a model by this name."""
+    return any(name == known.name for known in (*list_bundled(), *list_presets()))
 
 
 def preset(name: str) -> Preset | None:
@@ -100,13 +144,29 @@ def presets_of(repo: str) -> Iterator[Preset]:
 
 
 def _read(path: Path) -> Preset:
+    data = _fields(path)
+    for derived in ("kind", "bitrate", "frame_rate", "hop_length"):
+        data.pop(derived, None)
+    return Preset(**data)
+
+
+def _bundled(path: Path) -> Preset:
+    data = _fields(path)
+    return Preset(
+        name=path.stem,
+        title=data.get("title") or f"Bundled model {path.stem}",
+        license=data.get("license"),
+        config=data["config"],
+        note=RANDOM if data.get("random_weights") else None,
+    )
+
+
+def _fields(path: Path) -> dict[str, Any]:
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         data["config"] = CodecConfig.from_dict(data["config"])
-        for derived in ("kind", "bitrate", "frame_rate", "hop_length"):
-            data.pop(derived, None)
-        return Preset(**data)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(
-            f"{path}: {error} found; a preset is expected. Install dac_rocm again."
+            f"{path}: {error} found; a description of a model is expected. Install dac_rocm again."
         ) from error
+    return data

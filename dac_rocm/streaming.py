@@ -39,14 +39,15 @@ class _Stream(Generic[Out]):
 
     half: str
 
-    def __init__(self, model: Codec) -> None:
+    def __init__(self, model: Codec, *, tile: int | None = None) -> None:
         self.model = model
         self.network = model.network(self.half)
+        self.tile = tile or model.tile(self.half, 1)
         self.reset()
 
     def reset(self) -> None:
         """Forget everything, and be ready for another signal."""
-        self._flow = Flow(self.network, tile=self.model.tile(self.half, 1))
+        self._flow = Flow(self.network, tile=self.tile)
         self._batch = 1
 
     def __enter__(self: S) -> S:
@@ -76,6 +77,7 @@ class StreamEncoder(_Stream[Out]):
     Args:
         model: DAC or DACVAE with an encoder.
         n_codebooks: Codebooks to use (DAC only), 1..N; default: all.
+        tile: Most samples that run at once; default: what suits the machine.
 
     Raises:
         ConfigError: The model has no encoder.
@@ -84,13 +86,15 @@ class StreamEncoder(_Stream[Out]):
 
     half = "encoder"
 
-    def __init__(self, model: Codec, *, n_codebooks: int | None = None) -> None:
+    def __init__(
+        self, model: Codec, *, n_codebooks: int | None = None, tile: int | None = None
+    ) -> None:
         self._options: dict[str, Any] = {}
         if n_codebooks is not None or isinstance(model, DAC):
             self._options["n_codebooks"] = checks.check_n_codebooks(
                 n_codebooks, model.config.bottleneck
             )
-        super().__init__(model)
+        super().__init__(model, tile=tile)
 
     @property
     def latency(self) -> Latency:
@@ -149,6 +153,7 @@ class StreamDecoder(_Stream[Tensor]):
 
     Args:
         model: DAC or DACVAE with a decoder.
+        tile: Most frames that run at once; default: what suits the machine.
 
     Raises:
         ConfigError: The model has no decoder.

@@ -83,6 +83,18 @@ def should_use_eager_snake_on_rocm_bf16(x: Any, alpha: Any) -> bool:
     return is_rocm() and on_gpu and in_bf16
 
 
+def check_backend(backend: str) -> None:
+    """Check the name of a backend.
+
+    Raises:
+        BackendError: It is neither `auto` nor in `BACKENDS`.
+    """
+    if backend != "auto" and backend not in BACKENDS:
+        raise BackendError(
+            f"snake backend {backend!r} found; auto or one of {', '.join(BACKENDS)} is expected."
+        )
+
+
 def choose_snake(x: Any, alpha: Any, backend: str = "auto") -> Choice:
     """Choose the backend for these tensors.
 
@@ -97,10 +109,7 @@ def choose_snake(x: Any, alpha: Any, backend: str = "auto") -> Choice:
     origin = "was asked for"
     if backend == "auto" and os.environ.get(ENVIRONMENT, "auto") != "auto":
         backend, origin = os.environ[ENVIRONMENT], f"was asked for by {ENVIRONMENT}"
-    if backend != "auto" and backend not in BACKENDS:
-        raise BackendError(
-            f"snake backend {backend!r} found; auto or one of {', '.join(BACKENDS)} is expected."
-        )
+    check_backend(backend)
     if should_use_eager_snake_on_rocm_bf16(x, alpha):
         if backend == "torchscript":
             raise BackendError(

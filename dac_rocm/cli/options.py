@@ -1,0 +1,94 @@
+"""Flags that several sub-commands share, and the model that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from dac_rocm.errors import ShapeError
+
+if TYPE_CHECKING:
+    from dac_rocm.dac import DAC
+    from dac_rocm.dacvae import DACVAE
+
+
+def add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what chooses a model, its device and its numbers."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model",
+        default=None,
+        help="bundled name, preset (see `dac-rocm models`), Hub id, folder or file; default: tiny",
+    )
+    group.add_argument("--subfolder", help="folder inside the Hub repository or folder")
+    group.add_argument("--revision", help="branch, tag or commit on the Hub")
+    group.add_argument("--offline", action="store_true", help="make no network call")
+    group.add_argument(
+        "--model-rate", type=int, metavar="HZ", help="rate, where the checkpoint does not say"
+    )
+    group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+    group.add_argument("--dtype", default="auto", help="auto, float32, float16 or bfloat16")
+
+
+def add_output_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that writes files takes."""
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
+    parser.add_argument("--json", action="store_true", help="report as JSON on stdout")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what was chosen, and why")
+
+
+def load_model(
+    args: argparse.Namespace, *, parts: str = "all", default: str = "tiny"
+) -> DAC | DACVAE:
+    """Load the model that the flags describe, or `default` where they name none."""
+    from dac_rocm.model import load
+
+    model = load(
+        args.model or default,
+        subfolder=args.subfolder,
+        revision=args.revision,
+        offline=args.offline,
+        parts=parts,
+        sample_rate=args.model_rate,
+        device=args.device,
+        dtype=args.dtype,
+    )
+    if getattr(args, "verbose", False):
+        for choice in model.choices:
+            print(f"{choice.name}: {choice.reason}", file=sys.stderr)
+    return model
+
+
+def print_json(data: Any) -> None:
+    """Print a value as JSON on stdout."""
+    import json
+
+    print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+
+
+@contextmanager
+def opened_output(path: str, force: bool) -> Iterator[BinaryIO]:
+    """Open a target for writing: `-` is stdout, anything else appears whole or not at all."""
+    from dac_rocm.atomic import atomic_write
+
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    else:
+        with atomic_write(path, overwrite=force) as file:
+            yield file
+
+
+def tile_of(seconds: float | None, frame_rate: float, unit: int = 1) -> int | None:
+    """Turn `--chunk-seconds` into inputs per push: whole frames of `unit` inputs each."""
+    if seconds is None:
+        return None
+    if not seconds > 0:
+        raise ShapeError(
+            f"--chunk-seconds {seconds} found; a positive number is expected. Leave it out to let "
+            "the model choose."
+        )
+    return max(1, round(seconds * frame_rate)) * unit

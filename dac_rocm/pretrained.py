@@ -1,0 +1,108 @@
+"""Pretrained: how a model comes from a checkpoint and goes back into one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from dac_rocm.choice import Choice
+from dac_rocm.config import CodecConfig
+from dac_rocm.encoded import ModelStamp
+from dac_rocm.runtime.select import DTYPES, choose_device, choose_dtype
+from dac_rocm.weights import Checkpoint, load_checkpoint, save_checkpoint
+
+Model = TypeVar("Model", bound="Pretrained")
+
+
+class Pretrained(nn.Module):
+    """A model with a config and a stamp, which checkpoints know how to hold."""
+
+    config: CodecConfig
+    stamp: ModelStamp
+    licence: str | None
+    choices: tuple[Choice, ...]
+
+    @classmethod
+    def from_checkpoint(
+        cls: type[Model],
+        checkpoint: Checkpoint,
+        *,
+        device: str | torch.device = "auto",
+        dtype: str | torch.dtype = "auto",
+        snake: str = "auto",
+    ) -> Model:
+        """Make a model of a checkpoint, without copying its tensors where nothing has to change.
+
+        Args:
+            checkpoint: From `weights.load_checkpoint`.
+            device: See `dac_rocm.load`.
+            dtype: See `dac_rocm.load`.
+            snake: See `dac_rocm.load`.
+
+        Raises:
+            ConfigError: The checkpoint is of the other class.
+            BackendError: The device, type or backend is not to be had.
+        """
+        chosen = choose_device(device), choose_dtype(dtype)
+        options: dict[str, Any] = {
+            "parts": "all" if len(checkpoint.parts) == 2 else checkpoint.parts[0],
+            "stamp": checkpoint.stamp,
+            "snake": snake,
+            "notes": checkpoint.notes,
+            "licence": checkpoint.license,
+        }
+        with torch.device("meta"):
+            model = cls(checkpoint.config, **options)
+        model.load_state_dict(checkpoint.tensors, strict=True, assign=True)
+        model.requires_grad_(False)
+        model.to(torch.device(chosen[0].name), DTYPES[chosen[1].name])
+        model.choices = chosen
+        return model.eval()
+
+    @classmethod
+    def from_pretrained(
+        cls: type[Model],
+        source: str | os.PathLike[str],
+        *,
+        device: str | torch.device = "auto",
+        dtype: str | torch.dtype = "auto",
+        snake: str = "auto",
+        **where: Any,
+    ) -> Model:
+        """Load a checkpoint of this class.
+
+        Args:
+            source: See `dac_rocm.load`, which returns the right class by itself.
+            device: See `dac_rocm.load`.
+            dtype: See `dac_rocm.load`.
+            snake: See `dac_rocm.load`.
+            **where: `subfolder`, `revision`, `token`, `cache_dir`, `offline`, `parts`,
+                `sample_rate`; see `dac_rocm.load`.
+
+        Raises:
+            ConfigError: The checkpoint is of the other class.
+        """
+        checkpoint = load_checkpoint(source, **where)
+        return cls.from_checkpoint(checkpoint, device=device, dtype=dtype, snake=snake)
+
+    def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors and a model card stub, which `load` reads back.
+
+        Args:
+            folder: Made if it is not there.
+            overwrite: Replace files that are there.
+
+        Raises:
+            OutputError: A file is there already, or the folder cannot be written.
+        """
+        save_checkpoint(
+            folder,
+            self.config,
+            self.state_dict(),
+            self.stamp,
+            license=self.licence,
+            overwrite=overwrite,
+        )

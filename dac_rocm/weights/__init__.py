@@ -1,0 +1,12 @@
+"""Weights: a name or a path becomes a config and canonical, folded tensors.
+
+Every checkpoint of the family is a rename table into one layout (Descript's names, weight norm
+folded). Nothing here builds a network, and no file is trusted to run code.
+"""
+
+from __future__ import annotations
+
+from dac_rocm.weights.checkpoint import Checkpoint, load_checkpoint
+from dac_rocm.weights.save import save_checkpoint
+
+__all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]

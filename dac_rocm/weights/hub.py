@@ -1,0 +1,212 @@
+"""Checkpoints from the Hugging Face Hub, through its own client and cache.
+
+A commit in the cache needs no network; a branch one request, which asks for its commit. Only the
+files of one checkpoint are downloaded. This room must not know what they hold.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from dac_rocm.errors import SourceError
+from dac_rocm.weights.pick import Picked, pick
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""A whole commit hash."""
+
+
+class Request(NamedTuple):
+    """What is wanted of a repo.
+
+    Args:
+        repo: Hub id.
+        subfolder: Folder inside it; None: the usual ones.
+        file: Name or pattern of the file of tensors; None: the best one.
+        revision: Branch, tag or commit.
+        token: Of the Hub; None: the stored one.
+        cache_dir: Of the Hub; None: its own.
+        offline: No network call.
+    """
+
+    repo: str
+    subfolder: str | None = None
+    file: str | None = None
+    revision: str | None = None
+    token: str | None = None
+    cache_dir: str | os.PathLike[str] | None = None
+    offline: bool = False
+
+
+class Fetched(NamedTuple):
+    """A checkpoint in the cache.
+
+    Args:
+        folder: The snapshot.
+        picked: Its files.
+        notes: What the user should be told.
+    """
+
+    folder: Path
+    picked: Picked
+    notes: tuple[str, ...] = ()
+
+
+def fetch(wanted: Request) -> Fetched:
+    """Give the files of a repo, from the cache or the Hub.
+
+    Raises:
+        SourceError: They cannot be had; the message says why.
+    """
+    import huggingface_hub as hub
+
+    revision = wanted.revision or "main"
+    notes: tuple[str, ...] = ()
+    commit = revision if COMMIT.fullmatch(revision) else None
+    offline = wanted.offline or hub.constants.HF_HUB_OFFLINE
+    if commit is None and not offline:
+        try:
+            commit = _commit(wanted, revision)
+        except Exception as error:
+            commit = _cached_commit(wanted, revision)
+            if commit is None:
+                raise explained(error, wanted) from error
+            notes = (
+                f"{wanted.repo}: {_reason(error)}; the cached copy of commit {commit} is used",
+            )
+            offline = True
+    commit = commit or _cached_commit(wanted, revision)
+    cached = commit and _cached(wanted, commit, whole=not offline)
+    if cached:
+        return cached._replace(notes=notes)
+    if offline:
+        raise SourceError(
+            f"{wanted.repo}: nothing found in the cache for {revision}; offline, only cached files "
+            "can be used. Load it once with network, or pass a path."
+        )
+    try:
+        return _download(wanted, revision, commit)
+    except SourceError:
+        raise
+    except Exception as error:
+        raise explained(error, wanted) from error
+
+
+def explained(error: Exception, wanted: Request) -> SourceError:
+    """Say in words why the Hub gave nothing."""
+    return SourceError(f"{wanted.repo}: {_reason(error)} found. {_remedy(error, wanted)}")
+
+
+def _snapshots(wanted: Request) -> Path:
+    import huggingface_hub as hub
+
+    cache = Path(wanted.cache_dir or hub.constants.HF_HUB_CACHE).expanduser()
+    return cache / f"models--{wanted.repo.replace('/', '--')}"
+
+
+def _cached_commit(wanted: Request, revision: str) -> str | None:
+    reference = _snapshots(wanted) / "refs" / revision
+    return reference.read_text().strip() if reference.is_file() else None
+
+
+def _cached(wanted: Request, commit: str, *, whole: bool) -> Fetched | None:
+    folder = _snapshots(wanted) / "snapshots" / commit
+    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    picked = pick(files, wanted.subfolder, wanted.file)
+    if picked is None or (whole and not picked.is_whole):
+        return None
+    return Fetched(folder, picked)
+
+
+def _commit(wanted: Request, revision: str) -> str:
+    """Ask the Hub for the commit of a branch: one HEAD, whatever file is asked for."""
+    import huggingface_hub as hub
+
+    name = f"{wanted.subfolder}/config.json" if wanted.subfolder else "config.json"
+    url = hub.hf_hub_url(wanted.repo, name, revision=revision)
+    try:
+        commit = hub.get_hf_file_metadata(url, token=wanted.token).commit_hash
+    except hub.errors.EntryNotFoundError as error:
+        response = getattr(error, "response", None)
+        commit = response.headers.get("X-Repo-Commit") if response is not None else None
+    if commit is None:
+        raise OSError("an answer without a commit")
+    return commit
+
+
+def _download(wanted: Request, revision: str, commit: str | None) -> Fetched:
+    import huggingface_hub as hub
+
+    api = hub.HfApi(token=wanted.token)
+    picked = pick(
+        api.list_repo_files(wanted.repo, revision=commit or revision), wanted.subfolder, wanted.file
+    )
+    if picked is None:
+        raise SourceError(
+            f"{wanted.repo}: no weights found; a known name, here or in audio_vae or vae, is "
+            "expected. Pass `subfolder=`, or `org/repo/path/to/file`."
+        )
+    paths = [
+        hub.hf_hub_download(
+            wanted.repo,
+            file,
+            revision=revision,
+            token=wanted.token,
+            cache_dir=None if wanted.cache_dir is None else Path(wanted.cache_dir),
+        )
+        for file in picked
+        if file is not None
+    ]
+    return Fetched(Path(paths[0]).parents[picked.weights.count("/")], picked)
+
+
+def _status(error: BaseException) -> int | None:
+    seen: BaseException | None = error
+    while seen is not None:
+        response = getattr(seen, "response", None)
+        if response is not None:
+            return int(response.status_code)
+        seen = seen.__cause__
+    return None
+
+
+def _reason(error: Exception) -> str:
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return "a gated repo (its owner grants access)"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return "no such revision"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "no such repo, or a private one,"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "a full disk"
+    status = _status(error)
+    if status is not None:
+        return f"HTTP status {status} from the Hub"
+    if "onsistency check failed" in str(error) or "complete message body" in str(error):
+        return "a download that broke off"
+    return f"no answer from the Hub ({type(error).__name__})"
+
+
+def _remedy(error: Exception, wanted: Request) -> str:
+    from huggingface_hub import constants, errors
+
+    page = f"{constants.ENDPOINT}/{wanted.repo}"
+    if isinstance(error, errors.GatedRepoError):
+        return (
+            f"Ask for access at {page}, then run `hf auth login`, or pass `token=`; or pass the "
+            "path of a file that you have."
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"Choose a branch, tag or whole commit hash of {page}."
+    if isinstance(error, errors.RepositoryNotFoundError) or _status(error) in (401, 403):
+        return (
+            f"Check the name at {page}; for a private repo run `hf auth login`, or pass `token=`."
+        )
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "Free some space, or pass another `cache_dir=`."
+    return "Try again, check the network, or pass the path of a file that you have."

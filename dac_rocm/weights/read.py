@@ -1,0 +1,194 @@
+"""Checkpoint files, read lazily and without running anything that they hold.
+
+safetensors and torch's zip files are memory-mapped: names and shapes are known before a tensor is
+touched, and only wanted tensors are. This room must not know layouts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from dac_rocm.errors import SourceError, UnsafeWeightsError, WeightsError
+from dac_rocm.weights.fold import Entry, Shape
+
+PICKLED = (".pth", ".pt", ".ckpt", ".bin")
+"""Suffixes of torch's own files."""
+SUFFIXES = (".safetensors", *PICKLED)
+"""Suffixes of checkpoints."""
+MAX_TENSORS = 100_000
+"""Most tensors in a file; the largest model that embeds a codec has a few thousand."""
+MAX_VALUES = 1 << 31
+"""Most values in a tensor; the largest published one of the family has 34 million."""
+WRAPPERS = ("state_dict", "model", "generator")
+"""Keys under which training tools put the tensors."""
+EMBEDDED = "dac_rocm"
+"""Metadata key under which our safetensors files hold their config.json."""
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+}
+"""Types that weights may have, and what safetensors calls them."""
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFile:
+    """The tensors of one checkpoint file, unread.
+
+    Args:
+        path: The file.
+        shapes: Name to shape.
+        dtypes: Name to type, as safetensors spells it (`F32`).
+        get: Gives a stored tensor, which may be a view into the mapped file.
+        kwargs: `metadata.kwargs` of audiotools' container.
+        embedded: The config.json that this package puts into its own files.
+    """
+
+    path: Path
+    shapes: Mapping[str, Shape]
+    dtypes: Mapping[str, str]
+    get: Callable[[str], Tensor]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    embedded: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, name: str, entry: Entry) -> Tensor:
+        """Make one tensor, float32, of what is stored.
+
+        Args:
+            name: What to call it in errors.
+            entry: How it is made.
+
+        Raises:
+            WeightsError: It cannot be folded, or holds NaN or infinity.
+        """
+        try:
+            made = entry.make(*map(self.get, entry.sources))
+        except WeightsError as error:
+            raise type(error)(f"{self.path}: {name}: {error}") from error
+        low, high = made.aminmax()
+        if not (low.isfinite() and high.isfinite()):
+            raise WeightsError(
+                f"{self.path}: {name}: NaN or infinity found; finite weights are expected. "
+                "Take an undamaged copy of the checkpoint."
+            )
+        return made
+
+
+def open_tensors(path: Path) -> TensorFile:
+    """Open a checkpoint file; no tensor is read yet.
+
+    Raises:
+        SourceError: The file cannot be opened.
+        UnsafeWeightsError: The file would have to run code.
+        WeightsError: It is no checkpoint, damaged, or over the limits.
+    """
+    try:
+        opened = _open_pickled(path) if path.suffix in PICKLED else _open_safetensors(path)
+    except OSError as error:
+        raise SourceError(
+            f"{path}: {error.strerror or error} found; a readable checkpoint is expected. "
+            "Check the path and its permissions."
+        ) from error
+    _check_limits(opened)
+    return opened
+
+
+def _open_safetensors(path: Path) -> TensorFile:
+    try:
+        with safe_open(path, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: tuple(piece.get_shape()) for name, piece in slices.items()}
+            dtypes = {name: piece.get_dtype() for name, piece in slices.items()}
+            embedded = json.loads((file.metadata() or {}).get(EMBEDDED, "{}"))
+    except (SafetensorError, ValueError) as error:
+        raise WeightsError(
+            f"{path}: {error} found; a whole safetensors file is expected. Download it again."
+        ) from error
+    return TensorFile(path, shapes, dtypes, lambda name: _safetensor(path, name), embedded=embedded)
+
+
+def _safetensor(path: Path, name: str) -> Tensor:
+    """Map the file for one tensor only, so that its pages are let go with it."""
+    with safe_open(path, framework="pt") as file:
+        tensor: Tensor = file.get_tensor(name)
+    return tensor
+
+
+def _open_pickled(path: Path) -> TensorFile:
+    zipped = zipfile.is_zipfile(path)
+    if zipped:
+        _refuse_package(path)
+    try:
+        data = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except pickle.UnpicklingError as error:
+        raise UnsafeWeightsError(
+            f"{path}: a pickle found that holds more than tensors and plain values; only those "
+            "are loaded, since more would run code. Ask for a safetensors file, or convert this "
+            "one where you trust it."
+        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise WeightsError(
+            f"{path}: no readable torch file found ({_first_line(error)}); a whole `.pth` is "
+            "expected. Download it again."
+        ) from error
+    tensors, kwargs = _unwrap(path, data)
+    dtypes = {name: DTYPES.get(t.dtype, str(t.dtype)) for name, t in tensors.items()}
+    shapes = {name: tuple(t.shape) for name, t in tensors.items()}
+    return TensorFile(path, shapes, dtypes, tensors.__getitem__, kwargs)
+
+
+def _refuse_package(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if any(name.endswith("/.data/extern_modules") for name in names):
+        raise UnsafeWeightsError(
+            f"{path}: a torch.package archive found, which is a program; a file of tensors is "
+            "expected. Use the `weights.pth` that Descript's `save` writes beside it."
+        )
+
+
+def _unwrap(path: Path, data: Any) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
+    kwargs: Mapping[str, Any] = {}
+    while isinstance(data, dict) and not any(isinstance(v, Tensor) for v in data.values()):
+        metadata = data.get("metadata")
+        if isinstance(metadata, dict) and isinstance(metadata.get("kwargs"), dict):
+            kwargs = metadata["kwargs"]
+        data = next((data[key] for key in WRAPPERS if isinstance(data.get(key), dict)), None)
+    if not data:
+        raise WeightsError(
+            f"{path}: no tensors found; a state dict is expected, bare or under one of "
+            f"{', '.join(WRAPPERS)}. Pass the file that holds the weights."
+        )
+    return {str(name): t for name, t in data.items() if isinstance(t, Tensor)}, kwargs
+
+
+def _check_limits(opened: TensorFile) -> None:
+    size = opened.path.stat().st_size
+    if len(opened.shapes) > MAX_TENSORS:
+        raise WeightsError(
+            f"{opened.path}: {len(opened.shapes)} tensors found; at most {MAX_TENSORS} are "
+            "expected. This is no codec."
+        )
+    for name, shape in opened.shapes.items():
+        if math.prod(shape) > min(MAX_VALUES, size):
+            raise WeightsError(
+                f"{opened.path}: {name} of shape {list(shape)} found in a file of {size} bytes; "
+                f"at most {MAX_VALUES} values, all of them stored, are expected. "
+                "Take an undamaged copy of the checkpoint."
+            )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
