@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dac_rocm.encoded import EncodedAudio as EncodedAudio
     from dac_rocm.errors import DacError as DacError
     from dac_rocm.model import load as load
+    from dac_rocm.model import optimize as optimize
     from dac_rocm.nn.gaussian import Gaussian as Gaussian
     from dac_rocm.nn.rvq import Quantized as Quantized
     from dac_rocm.pipeline import decode_audio as decode_audio
@@ -44,6 +45,7 @@ _HOMES = {
     "encode_file": "pipeline",
     "list_models": "presets",
     "load": "model",
+    "optimize": "model",
     "read_encoded": "container",
     "stream_decoder": "streaming",
     "stream_encoder": "streaming",

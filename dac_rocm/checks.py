@@ -73,6 +73,18 @@ def check_width(name: str, x: Tensor, width: int) -> None:
         raise ShapeError(f"{name} of {x.shape[1]} channels found; {width} are expected.")
 
 
+def check_finite(name: str, x: Tensor) -> None:
+    """Check what a network gave.
+
+    Raises:
+        AudioError: NaN or infinite values, which float16 gives where it overflows.
+    """
+    if not torch.isfinite(x).all():
+        raise AudioError(
+            f"NaN or infinite values in {name} found; finite ones are expected. Use dtype=float32."
+        )
+
+
 def check_batch(found: int, expected: int) -> None:
     """Check that a push has as many items as the stream.
 

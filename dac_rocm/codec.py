@@ -20,13 +20,13 @@ from dac_rocm.config import CodecConfig
 from dac_rocm.encoded import ModelStamp
 from dac_rocm.engine import Network, run
 from dac_rocm.errors import ConfigError, ShapeError
-from dac_rocm.geometry import output_length, tile_length
+from dac_rocm.geometry import lost_frames, output_length, tile_length
 from dac_rocm.lowering import Steps, lower_decoder, lower_encoder
 from dac_rocm.nn.blocks import Decoder, Encoder
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops.snake import check_backend
-from dac_rocm.plain import PlainNetwork
 from dac_rocm.pretrained import Pretrained
+from dac_rocm.runtime.optimize import build_network, choose_profile
 from dac_rocm.runtime.tiles import tile_limits
 
 PARTS = ("all", "encoder", "decoder")
@@ -82,6 +82,7 @@ class Codec(Pretrained, ABC):
             BackendError: The name is unknown.
         """
         check_backend(backend)
+        self.snake = backend
         for module in self.modules():
             if isinstance(module, Snake1d):
                 module.backend = backend
@@ -139,13 +140,28 @@ class Codec(Pretrained, ABC):
 
     def _build_network(self, steps: Steps) -> Network:
         snakes = {n: m for n, m in self.named_modules() if isinstance(m, Snake1d)}
+        choice = choose_profile(self.profile, self.device, self.dtype, self.snake)
         with torch.no_grad():
-            return PlainNetwork(steps, dict(self.named_parameters()), snakes)
+            return build_network(choice.name, steps, dict(self.named_parameters()), snakes)
+
+    def optimize(self, profile: str = "auto") -> tuple[Choice, ...]:
+        """Choose what runs the model; see `dac_rocm.optimize`."""
+        choice = choose_profile(profile, self.device, self.dtype, self.snake)
+        if profile != self.profile:
+            self.profile = profile
+            self._networks.clear()
+        return (*self.choices, choice)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Codec:
         self._networks.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load canonical tensors, as `torch.nn.Module` does, and take what follows from them."""
+        result = super().load_state_dict(*args, **kwargs)
+        self._apply(lambda tensor: tensor)
+        return result
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_networks": {}}
@@ -230,10 +246,14 @@ class Codec(Pretrained, ABC):
             ShapeError: Wrong shape or type, or `length` beyond F · hop.
         """
         checks.check_width("z", z, self.config.decoder.in_channels)
-        checks.check_length(length, z.shape[-1] * self.hop_length)
+        checks.check_length(length, self._most(z))
         if not z.shape[-1]:
-            return z.new_zeros(z.shape[0], self.config.audio_channels, 0)
+            return fit(z.new_zeros(z.shape[0], self.config.audio_channels, 0), length)
         return fit(self._run("decoder", z), length)
+
+    def _most(self, z: Tensor) -> int:
+        """Samples at most that z [..., F] may stand for."""
+        return (z.shape[-1] + lost_frames(self.config)) * self.hop_length
 
     def _encode_z_many(self, items: Sequence[Tensor]) -> list[Tensor]:
         checks.check_items("audio", items)
@@ -252,7 +272,7 @@ class Codec(Pretrained, ABC):
                 f"{len(wanted)} lengths for {len(items)} items found; one each, please."
             )
         for item, length in zip(items, wanted, strict=True):
-            checks.check_length(length, item.shape[-1] * self.hop_length)
+            checks.check_length(length, self._most(item))
         outputs = self._run_many("decoder", items)
         return [fit(y, n) for y, n in zip(outputs, wanted, strict=True)]
 

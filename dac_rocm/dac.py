@@ -67,6 +67,7 @@ class DAC(Codec):
         n = checks.check_n_codebooks(n_codebooks, self.rvq)
         if not z.shape[-1]:
             return z.new_zeros(z.shape[0], n, 0, dtype=torch.long)
+        checks.check_finite("z", z)
         return self.quantize(z, n_codebooks=n).codes
 
     def to_z(self, data: Tensor) -> Tensor:

@@ -60,6 +60,7 @@ class DACVAE(Codec):
         if not z.shape[-1]:
             empty = z.new_zeros(z.shape[0], self.latent_channels, 0)
             return Gaussian(empty, empty)
+        checks.check_finite("z", z)
         result: Gaussian = self.quantizer(z.to(self.device, self.dtype))
         return result
 

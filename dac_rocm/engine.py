@@ -108,8 +108,13 @@ class Flow:
             try:
                 y = self._run(x[..., start : start + n], end and start + n >= total)
             except RuntimeError as error:
-                if not is_out_of_memory(error) or n < 2:
+                if not is_out_of_memory(error):
                     raise
+                if n < 2:
+                    raise BackendError(
+                        "no memory left for even the smallest push; more is expected. Close other "
+                        "programs, or use another device."
+                    ) from error
                 self._restore(before)
                 self.tile = n // 2
                 continue

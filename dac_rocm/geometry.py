@@ -82,6 +82,15 @@ def encoded_frames(config: CodecConfig, length: int) -> int:
     return output_length(lower_encoder(config), padded)
 
 
+def lost_frames(config: CodecConfig) -> int:
+    """Frames by which the encoder falls short of whole hops: 0 in every published model.
+
+    Meta's floor padding loses one where a stride is odd.
+    """
+    hops = 4
+    return hops - output_length(lower_encoder(config), hops * config.hop_length)
+
+
 def decoder_short(config: CodecConfig) -> int:
     """Samples by which a decoded signal falls short of frames · hop.
 
@@ -137,7 +146,8 @@ def tile_length(
     if max_positions is not None:
         tile = min(tile, max_positions / positions)
     down, _ = ratio(steps)
-    return max(1, int(tile) // down) * down
+    held = 2 * lookahead(steps)  # what earlier pushes left, and the last one gives back
+    return max(1, (int(tile) - held) // down) * down
 
 
 def input_range(steps: Steps, start: int, stop: int) -> tuple[int, int]:

@@ -7,6 +7,8 @@ import warnings
 
 import torch
 
+from dac_rocm.choice import Choice
+from dac_rocm.codec import Codec
 from dac_rocm.config import RVQConfig
 from dac_rocm.dac import DAC
 from dac_rocm.dacvae import DACVAE
@@ -26,6 +28,7 @@ def load(
     device: str | torch.device = "auto",
     dtype: str | torch.dtype = "auto",
     snake: str = "auto",
+    optimize: bool = True,
 ) -> DAC | DACVAE:
     """Load a model of the family.
 
@@ -42,6 +45,7 @@ def load(
         device: `auto`, or a torch device.
         dtype: `auto` (float32), `float32`, `float16` or `bfloat16`.
         snake: Snake backend: `auto` or a name from `ops.snake.BACKENDS`.
+        optimize: Run the fast network of the device; False runs the plain one.
 
     Returns:
         `DAC` for codebooks, `DACVAE` for a Gaussian bottleneck; in eval mode, weight norm folded.
@@ -68,4 +72,22 @@ def load(
     for note in checkpoint.notes:
         warnings.warn(f"{source}: {note}", stacklevel=2)
     kind = DAC if isinstance(checkpoint.config.bottleneck, RVQConfig) else DACVAE
-    return kind.from_checkpoint(checkpoint, device=device, dtype=dtype, snake=snake)
+    return kind.from_checkpoint(
+        checkpoint, device=device, dtype=dtype, snake=snake, optimize=optimize
+    )
+
+
+def optimize(model: Codec, profile: str = "auto") -> tuple[Choice, ...]:
+    """Make a model fast, in place; a second call changes nothing.
+
+    Args:
+        model: DAC or DACVAE.
+        profile: `auto` for the fast network of the device, `plain` for torch's own operations.
+
+    Returns:
+        The choices that were made, with reasons.
+
+    Raises:
+        BackendError: The profile is unknown, or does not fit the device.
+    """
+    return model.optimize(profile)

@@ -24,6 +24,7 @@ class Pretrained(nn.Module):
     stamp: ModelStamp
     licence: str | None
     choices: tuple[Choice, ...]
+    profile: str
 
     @classmethod
     def from_checkpoint(
@@ -33,6 +34,7 @@ class Pretrained(nn.Module):
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
         snake: str = "auto",
+        optimize: bool = True,
     ) -> Model:
         """Make a model of a checkpoint, without copying its tensors where nothing has to change.
 
@@ -41,6 +43,7 @@ class Pretrained(nn.Module):
             device: See `dac_rocm.load`.
             dtype: See `dac_rocm.load`.
             snake: See `dac_rocm.load`.
+            optimize: See `dac_rocm.load`.
 
         Raises:
             ConfigError: The checkpoint is of the other class.
@@ -60,6 +63,7 @@ class Pretrained(nn.Module):
         model.requires_grad_(False)
         model.to(torch.device(chosen[0].name), DTYPES[chosen[1].name])
         model.choices = chosen
+        model.profile = "auto" if optimize else "plain"
         return model.eval()
 
     @classmethod
@@ -70,6 +74,7 @@ class Pretrained(nn.Module):
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
         snake: str = "auto",
+        optimize: bool = True,
         **where: Any,
     ) -> Model:
         """Load a checkpoint of this class.
@@ -79,6 +84,7 @@ class Pretrained(nn.Module):
             device: See `dac_rocm.load`.
             dtype: See `dac_rocm.load`.
             snake: See `dac_rocm.load`.
+            optimize: See `dac_rocm.load`.
             **where: `subfolder`, `revision`, `token`, `cache_dir`, `offline`, `parts`,
                 `sample_rate`; see `dac_rocm.load`.
 
@@ -86,7 +92,9 @@ class Pretrained(nn.Module):
             ConfigError: The checkpoint is of the other class.
         """
         checkpoint = load_checkpoint(source, **where)
-        return cls.from_checkpoint(checkpoint, device=device, dtype=dtype, snake=snake)
+        return cls.from_checkpoint(
+            checkpoint, device=device, dtype=dtype, snake=snake, optimize=optimize
+        )
 
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and a model card stub, which `load` reads back.

@@ -45,7 +45,10 @@ OTHER_COPIES = {
         "fretsonfire-songs-sectoid",
         "usr/share/games/fretsonfire/data/songs/sectoid/Metal madness/guitar.ogg",
     ),
-    ("fretsonfire-songs-sectoid", "usr/share/games/fretsonfire/data/songs/sectoid/Feelings/song.ogg"),
+    (
+        "fretsonfire-songs-sectoid",
+        "usr/share/games/fretsonfire/data/songs/sectoid/Feelings/song.ogg",
+    ),
 }
 """Further copies or stems of test clips. Source: the recipe in ../shared/training_audio.md."""
 
@@ -211,7 +214,9 @@ def main() -> None:
         writer.writerows(rows)
     for split in ("train", "valid"):
         for kind in ("speech", "music", "effects"):
-            mine = [float(str(r["seconds"])) for r in rows if (r["split"], r["kind"]) == (split, kind)]
+            mine = [
+                float(str(r["seconds"])) for r in rows if (r["split"], r["kind"]) == (split, kind)
+            ]
             print(f"{split} {kind}: {len(mine)} files, {sum(mine) / 60:.1f} min")
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from dac_rocm.atomic import atomic_write
 from dac_rocm.config import CodecConfig, GaussianConfig, RVQConfig
-from dac_rocm.weights.layouts.base import Family, Sizes
+from dac_rocm.weights.layouts.base import Sizes, assembled
 from dac_rocm.weights.layouts.dacvae import META
-from dac_rocm.weights.layouts.descript import CODES, KL
+from dac_rocm.weights.layouts.descript import CODES, KL, doubling_config
 from dac_rocm.weights.layouts.oobleck import OOBLECK
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -27,72 +27,37 @@ TENCENT = (
 STABILITY = "Stability AI Community License: gated on the Hub, and with terms of use."
 
 
-def config(
-    family: Family,
-    rate: int,
-    encoder: tuple[int, tuple[int, ...]],
-    decoder: tuple[int, tuple[int, ...]],
-    bottleneck: RVQConfig | GaussianConfig,
-    *,
-    inner: int,
-) -> CodecConfig:
-    """Return a config whose widths double (encoder) and halve (decoder) at each level.
-
-    Args:
-        family: The rules.
-        rate: Hz.
-        encoder: First width and strides.
-        decoder: First width and strides.
-        bottleneck: As it is.
-        inner: Width of the encoder output and decoder input.
-    """
-    down = Sizes(1, doubling(*encoder), encoder[1], inner, 3, final_bias=True)
-    up = Sizes(inner, halving(*decoder), decoder[1], 1, 7, final_bias=True)
-    return assemble(family, rate, down, up, bottleneck)
-
-
-def assemble(
-    family: Family, rate: int, down: Sizes, up: Sizes, bottleneck: RVQConfig | GaussianConfig
-) -> CodecConfig:
-    """Add the family's rules to sizes."""
-    return CodecConfig(
-        sample_rate=rate,
-        encoder=down.half(family.encoder_level),
-        decoder=up.half(family.decoder_level, final_tanh=family.final_tanh),
-        bottleneck=bottleneck,
-        snake=family.snake,
-        input_padding=family.input_padding,
-    )
-
-
-def doubling(width: int, strides: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(width << i for i in range(len(strides) + 1))
-
-
-def halving(width: int, strides: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(width >> i for i in range(len(strides) + 1))
-
-
 def codes(rate: int, strides: tuple[int, ...], n: int, inner: int = 1024) -> CodecConfig:
     """Return a model of Descript's: 64 and 1,536 channels, n codebooks of 1,024 entries."""
     books = RVQConfig(codebook_size=1024, codebook_dims=(8,) * n)
-    return config(CODES, rate, (64, strides), (1536, strides[::-1]), books, inner=inner)
+    return doubling(CODES, books, rate, 64, strides, inner, 1536)
 
 
 def meta(latent: int) -> CodecConfig:
     """Return Meta's DACVAE."""
-    strides = (2, 8, 10, 12)
     gaussian = GaussianConfig(
         latent_channels=latent, spread="softplus", in_proj=True, out_proj=True
     )
-    return config(META, 48000, (64, strides), (1536, strides[::-1]), gaussian, inner=1024)
+    return doubling(META, gaussian, 48000, 64, (2, 8, 10, 12), 1024, 1536)
 
 
 def kl() -> CodecConfig:
     """Return the VAE of MOVA and HunyuanVideo-Foley."""
-    strides = (2, 3, 4, 5, 8)
     gaussian = GaussianConfig(latent_channels=128, spread="logvar", in_proj=True, out_proj=True)
-    return config(KL, 48000, (128, strides), (2048, strides[::-1]), gaussian, inner=128)
+    return doubling(KL, gaussian, 48000, 128, (2, 3, 4, 5, 8), 128, 2048)
+
+
+def doubling(family, bottleneck, rate, encoder_dim, strides, inner, decoder_dim) -> CodecConfig:
+    return doubling_config(
+        family,
+        bottleneck,
+        sample_rate=rate,
+        encoder_dim=encoder_dim,
+        encoder_rates=strides,
+        latent_dim=inner,
+        decoder_dim=decoder_dim,
+        decoder_rates=strides[::-1],
+    )
 
 
 def oobleck(rate: int, strides: tuple[int, ...]) -> CodecConfig:
@@ -101,7 +66,7 @@ def oobleck(rate: int, strides: tuple[int, ...]) -> CodecConfig:
     down = Sizes(2, widths, strides, 128, 3, final_bias=True)
     up = Sizes(64, widths[::-1], strides[::-1], 2, 7, final_bias=False)
     gaussian = GaussianConfig(latent_channels=64, spread="softplus", in_proj=False, out_proj=False)
-    return assemble(OOBLECK, rate, down, up, gaussian)
+    return assembled(OOBLECK, rate, down, up, gaussian)
 
 
 HOP_512, HOP_320 = (2, 4, 8, 8), (2, 4, 5, 8)

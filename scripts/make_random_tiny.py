@@ -20,8 +20,7 @@ from dac_rocm.atomic import atomic_write
 from dac_rocm.config import CodecConfig, RVQConfig
 from dac_rocm.encoded import ModelStamp
 from dac_rocm.lowering import tensor_shapes
-from dac_rocm.weights.layouts.base import Sizes
-from dac_rocm.weights.layouts.descript import CODES
+from dac_rocm.weights.layouts.descript import CODES, doubling_config
 from dac_rocm.weights.save import config_json
 
 ASSETS = Path(__file__).parents[1] / "dac_rocm" / "assets"
@@ -30,13 +29,15 @@ WIDTH, CODEBOOK_DIM = 64, 8
 
 def tiny_config() -> CodecConfig:
     """Return the shape: 16 kHz, hop 320, 16 codebooks."""
-    encoder = Sizes(1, (8, 16, 32, 64, 128), (2, 4, 5, 8), WIDTH, 3, final_bias=True)
-    decoder = Sizes(WIDTH, (192, 96, 48, 24, 16), (8, 5, 4, 2), 1, 7, final_bias=True)
-    return CodecConfig(
+    return doubling_config(
+        CODES,
+        RVQConfig(codebook_size=1024, codebook_dims=(CODEBOOK_DIM,) * 16),
         sample_rate=16000,
-        encoder=encoder.half(CODES.encoder_level),
-        decoder=decoder.half(CODES.decoder_level, final_tanh=True),
-        bottleneck=RVQConfig(codebook_size=1024, codebook_dims=(CODEBOOK_DIM,) * 16),
+        encoder_dim=8,
+        encoder_rates=(2, 4, 5, 8),
+        latent_dim=WIDTH,
+        decoder_dim=192,
+        decoder_rates=(8, 5, 4, 2),
     )
 
 

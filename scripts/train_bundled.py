@@ -27,7 +27,6 @@ ROOT = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(ROOT.parent)]
 
 import torch  # noqa: E402
-
 from training.codebooks import start_codebooks  # noqa: E402
 from training.data import Corpus  # noqa: E402
 from training.loop import Plan, Trainer  # noqa: E402

@@ -1,28 +1,39 @@
-"""`dac-rocm decode IN [-o OUT]`: `.dacz` or `.dac`, or stdin, to audio."""
+"""`dac-rocm decode IN… [-o OUT]`: `.dacz` or `.dac`, a folder of them or stdin, to audio."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from io import BufferedReader
-from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
+from dac_rocm.cli.batch import add_batch_flags, find_work, is_batch, run_batch
 from dac_rocm.cli.options import (
     add_model_flags,
     add_output_flags,
+    default_target,
     load_model,
     opened_output,
     print_json,
     tile_of,
 )
 
+if TYPE_CHECKING:
+    from dac_rocm.batch import Pair
+    from dac_rocm.container import LostBlock
+    from dac_rocm.encoded import EncodedAudio
+    from dac_rocm.pipeline.stored import Stored
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command."""
     parser = subparsers.add_parser("decode", help="restore audio files")
-    parser.add_argument("input", metavar="IN", help="a .dacz or .dac file, or - for stdin")
+    parser.add_argument(
+        "input", metavar="IN", nargs="+", help=".dacz or .dac file, folder, or - for stdin"
+    )
     parser.add_argument("-o", "--output", metavar="OUT", help="default: IN with .wav")
     parser.add_argument("--subtype", choices=("pcm16", "pcm24", "float32"), help="default: as was")
     parser.add_argument("--raw", action="store_true", help="raw samples instead of wav on stdout")
@@ -33,18 +44,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--salvage", action="store_true", help="decode what is whole of a .dacz")
     add_model_flags(parser)
     add_output_flags(parser)
+    add_batch_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode one file or a stream."""
+    """Decode a file, a folder or a stream."""
     from dac_rocm.cli.main import say
     from dac_rocm.container import read_info
     from dac_rocm.pipeline import decode_file
 
+    if is_batch(args.input):
+        return _batch(args)
+    (args.input,) = args.input
     if args.input == "-" or args.output == "-":
         return _stream(args)
-    target = args.output or str(Path(args.input).with_suffix(".wav"))
+    target = args.output or default_target(args.input, ".wav")
     model = load_model(args, parts="decoder", default=_recorded(read_info(args.input).model.name))
     summary = decode_file(
         model,
@@ -63,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
             f"warning: {summary.clipped} samples beyond full scale were clipped (peak "
             f"{summary.peak:.3f}); --subtype float32 keeps them"
         )
-    for block in summary.lost:
-        say(f"lost: block {block.block}, frames {block.start_frame} to {block.stop_frame}")
+    _say_lost(summary.lost)
     if args.json:
         print_json(asdict(summary))
     say(
@@ -81,25 +95,58 @@ def _recorded(name: str) -> str:
     return name if is_known(name) else "tiny"
 
 
+def _batch(args: argparse.Namespace) -> int:
+    """Decode what lies in a folder, with one model."""
+    from dac_rocm.batch import ENCODED_SUFFIXES, Decoding
+    from dac_rocm.cli.main import say
+
+    if args.raw or args.start is not None or args.stop is not None:
+        say("error: --raw, --start or --stop found with a folder; they are for one file")
+        return 2
+    work = find_work(args, ENCODED_SUFFIXES, ".wav")
+    if isinstance(work, int):
+        return work
+    found, pairs = work
+    model = load_model(args, parts="decoder", default=_first_recorded(pairs))
+    decoding = Decoding(
+        model=model,
+        subtype=args.subtype,
+        any_model=args.any_model,
+        salvage=args.salvage,
+        overwrite=args.force,
+        skip_existing=args.skip_existing,
+        tile=tile_of(args.chunk_seconds, model.config.frame_rate),
+    )
+    return run_batch(args, decoding, model, found, pairs)
+
+
+def _first_recorded(pairs: Sequence[Pair]) -> str:
+    """Name of the model that the first readable file says made it, if there is one."""
+    from dac_rocm.container import read_info
+    from dac_rocm.errors import DacError
+
+    for job in pairs:
+        with suppress(DacError):
+            if name := read_info(job.source).model.name:
+                return _recorded(name)
+    return "tiny"
+
+
 def _stream(args: argparse.Namespace) -> int:
     """Decode from or to a pipe: audio comes out before the codes end."""
     from dac_rocm.audio.writer import create_stream
     from dac_rocm.pipeline.decode import decode_blocks, subtype_of
-    from dac_rocm.pipeline.stored import opened, opened_stream
 
-    source = (
-        opened_stream(cast("BufferedReader", sys.stdin.buffer))
-        if args.input == "-"
-        else opened(args.input)
-    )
-    with source as stored, opened_output(args.output or "-", args.force) as file:
+    lost: list[LostBlock] | None = [] if args.salvage else None
+    with _opened(args, lost) as stored, opened_output(args.output or "-", args.force) as file:
         about = stored.about
         model = load_model(args, parts="decoder", default=_recorded(about.model.name))
-        part = (args.start, args.stop) if args.start or args.stop else None
+        _say_level(about)
+        whole = args.start is None and args.stop is None
         blocks = decode_blocks(
             model,
             stored,
-            part=part,
+            part=None if whole else (args.start, args.stop),
             any_model=args.any_model,
             live=True,
             tile=tile_of(args.chunk_seconds, model.config.frame_rate),
@@ -114,4 +161,32 @@ def _stream(args: argparse.Namespace) -> int:
         for block in blocks:
             writer.write(block)
             file.flush()
-    return 0
+    _say_lost(lost or ())
+    return 1 if lost else 0
+
+
+def _opened(
+    args: argparse.Namespace, lost: list[LostBlock] | None
+) -> AbstractContextManager[Stored]:
+    from dac_rocm.pipeline.stored import opened, opened_stream
+
+    if args.input == "-":
+        return opened_stream(cast("BufferedReader", sys.stdin.buffer), lost)
+    return opened(args.input, lost)
+
+
+def _say_level(about: EncodedAudio) -> None:
+    from dac_rocm.cli.main import say
+    from dac_rocm.encoded import Loudness
+
+    if isinstance(about.level, Loudness):
+        say(
+            "a stream cannot wait for the loudness of the whole: the gain before encoding is undone"
+        )
+
+
+def _say_lost(lost: Sequence[LostBlock]) -> None:
+    from dac_rocm.cli.main import say
+
+    for block in lost:
+        say(f"lost: block {block.block}, frames {block.start_frame} to {block.stop_frame}")

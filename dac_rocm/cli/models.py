@@ -21,13 +21,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(models)
         return 0
-    print(f"{'name':<22}{'kind':<8}{'Hz':>6}{'kbps':>7}  {'licence':<28}from")
+    row = "{:<22}{:<8}{:>6}{:>7}  {:<28}{}"
+    print(row.format("name", "kind", "Hz", "kbps", "licence", "from"))
     for m in models:
         kbps = f"{m['kbps']:.2f}" if m["kbps"] is not None else "-"
         licence = m["license"] or "see its card"
-        print(
-            f"{m['name']:<22}{m['kind']:<8}{m['sample_rate']:>6}{kbps:>7}  {licence:<28}{m['origin']}"
-        )
+        print(row.format(m["name"], m["kind"], m["sample_rate"], kbps, licence, m["origin"]))
         if m["note"]:
             print(f"{'':<22}{m['note']}")
     return 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dac_rocm.errors import ShapeError
+from dac_rocm.errors import ShapeError, SourceError
 
 if TYPE_CHECKING:
     from dac_rocm.dac import DAC
@@ -82,11 +84,23 @@ def opened_output(path: str, force: bool) -> Iterator[BinaryIO]:
             yield file
 
 
+def default_target(source: str, suffix: str) -> str:
+    """Name the target of a source: the same path with another suffix.
+
+    Raises:
+        SourceError: The source is no name of a file.
+    """
+    path = Path(source)
+    if not path.name:
+        raise SourceError(f"{source!r} found; the name of a file is expected. Give one.")
+    return str(path.with_suffix(suffix))
+
+
 def tile_of(seconds: float | None, frame_rate: float, unit: int = 1) -> int | None:
     """Turn `--chunk-seconds` into inputs per push: whole frames of `unit` inputs each."""
     if seconds is None:
         return None
-    if not seconds > 0:
+    if not 0 < seconds < math.inf:
         raise ShapeError(
             f"--chunk-seconds {seconds} found; a positive number is expected. Leave it out to let "
             "the model choose."

@@ -1,7 +1,7 @@
 """Snake, the activation of the family: x + sin²(αx) / (β + 1e-9), and which code computes it.
 
 `snake` is the one dispatcher: `Snake1d` and the lowered steps call it, and nobody else picks a
-backend. The eager function is the slow twin of every other backend.
+backend. The eager function is the slow twin of every other backend. Importing builds nothing.
 
 Source: Ziyin et al. 2020 (arXiv:2006.08195), with β = α; β free in BigVGAN's SnakeBeta.
 """
@@ -19,9 +19,10 @@ from torch import Tensor
 
 from dac_rocm.choice import Choice
 from dac_rocm.errors import BackendError
-from dac_rocm.ops.platform import is_rocm
+from dac_rocm.ops import platform
 
-SnakeFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
+SnakeFunction = Callable[..., Tensor]
+"""Takes x, α, β, and where it can a tensor `out` to write to; returns the result."""
 
 ENVIRONMENT = "DAC_ROCM_SNAKE"
 """Environment variable that names the backend where the caller says `auto`."""
@@ -61,26 +62,43 @@ def _build_torchscript() -> SnakeFunction:
     return scripted
 
 
+def _build_compile() -> SnakeFunction:
+    compiled: SnakeFunction = torch.compile(snake_eager, dynamic=True, fullgraph=True)
+    return compiled
+
+
+def _build_triton() -> SnakeFunction:
+    from dac_rocm.ops.snake_triton import snake_triton
+
+    return snake_triton
+
+
 BACKENDS: dict[str, Callable[[], SnakeFunction]] = {
     "eager": lambda: snake_eager,
     "torchscript": _build_torchscript,
+    "compile": _build_compile,
+    "triton": _build_triton,
 }
 """Name to builder. A builder runs at the first call of its backend, never at import."""
 
-_built: dict[str, SnakeFunction] = {}
 _lock = threading.Lock()
+_built: dict[str, SnakeFunction] = {}
+_failed: dict[str, str] = {}
+"""Backend to why it failed: it is not tried again."""
+_told: set[str] = set()
+"""Backends that were said to be against the ROCm rule."""
 
 
 def should_use_eager_snake_on_rocm_bf16(x: Any, alpha: Any) -> bool:
     """Tell whether the ROCm rule applies: HIP build, a GPU tensor, a bfloat16 tensor.
 
     Args:
-        x: Input; only `is_cuda` and `dtype` are looked at.
+        x: Input; only its device and `dtype` are looked at.
         alpha: Parameter; likewise.
     """
-    on_gpu = x.is_cuda or alpha.is_cuda
+    on_gpu = platform.on_gpu(x) or platform.on_gpu(alpha)
     in_bf16 = torch.bfloat16 in (x.dtype, alpha.dtype)
-    return is_rocm() and on_gpu and in_bf16
+    return platform.is_rocm() and on_gpu and in_bf16
 
 
 def check_backend(backend: str) -> None:
@@ -91,7 +109,8 @@ def check_backend(backend: str) -> None:
     """
     if backend != "auto" and backend not in BACKENDS:
         raise BackendError(
-            f"snake backend {backend!r} found; auto or one of {', '.join(BACKENDS)} is expected."
+            f"snake backend {backend!r} found; auto or one of {', '.join(BACKENDS)} is expected. "
+            f"Name one of them, or leave it (and {ENVIRONMENT}) out."
         )
 
 
@@ -99,29 +118,73 @@ def choose_snake(x: Any, alpha: Any, backend: str = "auto") -> Choice:
     """Choose the backend for these tensors.
 
     Args:
-        x: Input; only `is_cuda` and `dtype` are looked at.
+        x: Input; only its device and `dtype` are looked at, and whether it asks for gradients.
         alpha: Parameter; likewise.
         backend: `auto`, or a name from `BACKENDS`.
 
     Raises:
-        BackendError: The name is unknown, or the ROCm rule forbids it.
+        BackendError: The name is unknown, or the backend cannot run such tensors.
+
+    Warns:
+        RuntimeWarning: Once per backend: it was asked for against the ROCm rule, and is obeyed.
     """
     origin = "was asked for"
     if backend == "auto" and os.environ.get(ENVIRONMENT, "auto") != "auto":
         backend, origin = os.environ[ENVIRONMENT], f"was asked for by {ENVIRONMENT}"
     check_backend(backend)
     if should_use_eager_snake_on_rocm_bf16(x, alpha):
-        if backend == "torchscript":
-            raise BackendError(
-                f"snake backend 'torchscript' {origin}, but {ROCM_BF16}. Say 'auto' or 'eager'."
-            )
+        choice = _choose_under_rule(backend, origin)
+    elif backend == "auto":
+        choice = _choose_fast(x, alpha)
+    else:
+        choice = Choice(backend, origin)
+    if choice.name == "triton":
+        choice = _choose_triton(x, alpha, choice)
+    if choice.name in _failed:
+        return Choice("eager", f"{choice.name} failed before: {_failed[choice.name]}")
+    return choice
+
+
+def _choose_under_rule(backend: str, origin: str) -> Choice:
+    if backend == "auto":
         return Choice("eager", ROCM_BF16)
-    if backend != "auto":
-        return Choice(backend, origin)
-    return Choice("torchscript", "it is the fast path, and nothing here forbids it")
+    if backend == "torchscript":
+        raise BackendError(
+            f"snake backend 'torchscript' {origin}, but {ROCM_BF16}. Say 'auto' or 'eager'."
+        )
+    if backend != "eager":
+        _tell_once(backend, f"snake backend {backend!r} {origin} and is used, though {ROCM_BF16}.")
+    return Choice(backend, origin)
 
 
-def snake(x: Tensor, alpha: Tensor, beta: Tensor, backend: str = "auto") -> Tensor:
+def _choose_fast(x: Any, alpha: Any) -> Choice:
+    there = platform.on_gpu(x) and platform.has_gpu() and platform.has_triton()
+    if there and not _beyond_triton(x, alpha):
+        return Choice("triton", "one fused kernel on a GPU: each value is read and written once")
+    return Choice("torchscript", "the fast path where Triton has no GPU")
+
+
+def _choose_triton(x: Any, alpha: Any, choice: Choice) -> Choice:
+    if not (platform.on_gpu(x) or platform.triton_is_interpreted()):
+        raise BackendError(
+            f"snake backend 'triton' {choice.reason}, for a tensor that is on no GPU; a CUDA or "
+            "ROCm tensor is expected. Say 'auto'."
+        )
+    beyond = _beyond_triton(x, alpha)
+    return Choice("eager", beyond) if beyond else choice
+
+
+def _beyond_triton(x: Any, alpha: Any) -> str:
+    """Why the Triton kernel must not be used for these tensors; empty if it may."""
+    if torch.float64 in (x.dtype, alpha.dtype):
+        return "the Triton kernel computes in float32, which float64 tensors must not lose to"
+    asked = any(getattr(t, "requires_grad", False) for t in (x, alpha))
+    return "the Triton kernel has no gradient" if asked and torch.is_grad_enabled() else ""
+
+
+def snake(
+    x: Tensor, alpha: Tensor, beta: Tensor, backend: str = "auto", *, out: Tensor | None = None
+) -> Tensor:
     """Compute Snake with the backend that `choose_snake` picks.
 
     Args:
@@ -129,21 +192,30 @@ def snake(x: Tensor, alpha: Tensor, beta: Tensor, backend: str = "auto") -> Tens
         alpha: Frequency, broadcast against `x`.
         beta: Inverse amplitude, broadcast against `x`.
         backend: `auto`, or a name from `BACKENDS`.
+        out: Where to write the result, of the shape and type of `x`; default: a new tensor.
 
     Returns:
-        As `x`.
+        As `x`; `out` if it was given.
 
     Raises:
         BackendError: See `choose_snake`.
     """
     name = choose_snake(x, alpha, backend).name
-    if name == "eager":
-        return snake_eager(x, alpha, beta)
+    if name == "triton" and out is not None:
+        return _attempt(name, x, alpha, beta, out)
+    y = _attempt(name, x, alpha, beta) if name != "eager" else snake_eager(x, alpha, beta)
+    return y if out is None else out.copy_(y)
+
+
+def _attempt(name: str, x: Tensor, alpha: Tensor, beta: Tensor, *out: Tensor) -> Tensor:
     try:
-        return _backend(name)(x, alpha, beta)
-    except RuntimeError as error:
+        return _backend(name)(x, alpha, beta, *out)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # compilers raise all kinds
+        y = snake_eager(x, alpha, beta)  # raises by itself where the tensors are at fault
         _fall_back(name, error)
-        return snake_eager(x, alpha, beta)
+        return out[0].copy_(y) if out else y
 
 
 def _backend(name: str) -> SnakeFunction:
@@ -154,14 +226,23 @@ def _backend(name: str) -> SnakeFunction:
 
 
 def _fall_back(name: str, error: Exception) -> None:
-    """From now on `name` runs eager; say so once."""
+    """From now on eager runs where `name` was chosen; say so once."""
+    why = (str(error).splitlines() or [type(error).__name__])[0][:200]
     with _lock:
-        first = _built.get(name) is not snake_eager
-        _built[name] = snake_eager
+        first = name not in _failed
+        _failed.setdefault(name, why)
     if first:
         warnings.warn(
-            f"snake backend {name!r} failed ({str(error).splitlines()[0][:200]}); the eager one "
-            f"runs from now on. Set {ENVIRONMENT}=eager to choose it without trying.",
+            f"snake backend {name!r} failed ({why}); the eager one runs from now on. Set "
+            f"{ENVIRONMENT}=eager to choose it without trying.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
+
+
+def _tell_once(backend: str, text: str) -> None:
+    with _lock:
+        first = backend not in _told
+        _told.add(backend)
+    if first:
+        warnings.warn(text, RuntimeWarning, stacklevel=5)

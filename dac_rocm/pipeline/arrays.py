@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from dac_rocm.audio.reader import AudioReader, Planar
 from dac_rocm.errors import ShapeError
@@ -37,8 +38,9 @@ def array_reader(audio: Any, sample_rate: int) -> AudioReader:
         ShapeError: Another rank or type.
         AudioError: No samples, too many channels, or an impossible rate.
     """
-    if hasattr(audio, "detach"):
-        audio = audio.detach().float().cpu().numpy()
+    if isinstance(audio, torch.Tensor):
+        audio = audio.detach().cpu()
+        audio = (audio.float() if audio.is_floating_point() else audio).numpy()
     samples = np.asarray(audio)
     if samples.dtype.kind != "f" or samples.ndim not in (1, 2):
         raise ShapeError(

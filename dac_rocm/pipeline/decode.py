@@ -21,7 +21,7 @@ from dac_rocm.codec import Codec
 from dac_rocm.container import LostBlock
 from dac_rocm.encoded import EncodedAudio, Gain, Loudness
 from dac_rocm.engine import run
-from dac_rocm.errors import AudioError
+from dac_rocm.errors import AudioError, ShapeError
 from dac_rocm.pipeline.level import db_to_factor
 from dac_rocm.pipeline.match import check_model
 from dac_rocm.pipeline.stored import InMemory, Stored, opened
@@ -184,8 +184,9 @@ def _window(model: Codec, stored: Stored, part: tuple[float | None, float | None
         return Window()
     about, end = stored.about, stored.end()
     if end is None:
-        raise AudioError(
-            "a part of a stream was asked for; a file is expected. Save the stream first."
+        raise ShapeError(
+            "a part of a stream or of a salvaged file was asked for; a whole file is expected. "
+            "Decode all of it, and cut the audio."
         )
     length = _length(about, end[1], model.sample_rate)
     first, last = samples_between(*part, length, about.sample_rate)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dac_rocm import checks
 from dac_rocm.atomic import atomic_write
 from dac_rocm.audio.files import open_audio
 from dac_rocm.audio.reader import AudioReader, Planar
@@ -22,8 +23,8 @@ from dac_rocm.codec import Codec
 from dac_rocm.container import PackedHeader, PackedWriter, container_format, write_encoded
 from dac_rocm.dac import DAC
 from dac_rocm.encoded import EncodedAudio, Gain
-from dac_rocm.errors import AudioError, ShapeError
-from dac_rocm.geometry import descript_frames, frames_for
+from dac_rocm.errors import ShapeError
+from dac_rocm.geometry import descript_frames, frames_for, lost_frames
 from dac_rocm.nn.gaussian import Gaussian
 from dac_rocm.pipeline.arrays import array_reader
 from dac_rocm.pipeline.level import Leveling, descript, fixed_gain, normalizing
@@ -135,7 +136,7 @@ def encode_file(
         return _to_dac(model, source, target, overwrite, chosen)
     started = time.perf_counter()
     with ExitStack() as stack:
-        leveling = _leveling(model, lambda: open_audio(source), chosen)
+        leveling = choose_level(model, lambda: open_audio(source), chosen)
         reader = stack.enter_context(open_audio(source))
         file = stack.enter_context(atomic_write(target, overwrite=overwrite))
         frames, length = encode_reader(model, reader, file, leveling, chosen)
@@ -172,7 +173,7 @@ def encode_reader(
 def _whole(
     model: Codec, open_reader: Open, options: Options, *, to_dac: bool = False
 ) -> EncodedAudio:
-    leveling = _leveling(model, open_reader, options, to_dac=to_dac)
+    leveling = choose_level(model, open_reader, options, to_dac=to_dac)
     with open_reader() as reader:
         encoding = _Encoding(model, reader, leveling, options, to_dac=to_dac)
         data = np.concatenate(list(encoding.pieces()), axis=-1)
@@ -214,10 +215,21 @@ def _summary(
     )
 
 
-def _leveling(
+def choose_level(
     model: Codec, open_reader: Open, options: Options, *, to_dac: bool = False
 ) -> Leveling:
-    """Choose the gain; where it has to be measured, read the audio once for that."""
+    """Choose the gain; where it has to be measured, read the audio once for that.
+
+    Args:
+        model: What the audio is for: codebook models want one loudness.
+        open_reader: Opens the audio from its start.
+        options: May say a gain, or that the level is to be left.
+        to_dac: Follow Descript's rule.
+    """
+    if to_dac and (options.gain_db is not None or not options.loudness):
+        raise ShapeError(
+            "a gain of the caller's was asked for; `.dac` has its own rule of level. Write .dacz."
+        )
     with open_reader() as reader:
         channels = reader.channels
         _rows(model, channels)
@@ -300,7 +312,7 @@ class _Encoding:
         if total == 0:
             return 1  # the audio is shorter than one sample at the model's rate
         if not self.to_dac:
-            return 0
+            return lost_frames(config) * config.hop_length
         wanted = descript_frames(config, self.length, self.reader.sample_rate)
         return max(0, wanted - frames_for(config, total)) * config.hop_length
 
@@ -315,12 +327,8 @@ class _Encoding:
         if not isinstance(result, Gaussian):
             codes: NDArray[Any] = result.cpu().numpy().astype(np.uint16)
             return codes
-        latents = result.mean.float().cpu().numpy()
-        if not np.isfinite(latents).all():
-            raise AudioError(
-                "NaN or infinite latents found; finite ones are expected. Use dtype=float32."
-            )
-        return latents.astype(self.options.latents_dtype)
+        checks.check_finite("latents", result.mean)
+        return result.mean.float().cpu().numpy().astype(self.options.latents_dtype)
 
     def header(self, data: NDArray[Any]) -> PackedHeader:
         """Describe the recording for `.dacz`, given its first piece."""

@@ -103,11 +103,12 @@ def opened(path: Any, lost: list[LostBlock] | None = None) -> Iterator[Stored]:
 
 
 @contextmanager
-def opened_stream(file: BufferedReader) -> Iterator[Stored]:
+def opened_stream(file: BufferedReader, lost: list[LostBlock] | None = None) -> Iterator[Stored]:
     """Open an encoded recording that arrives in a pipe: `.dacz` as it comes, `.dac` read whole.
 
     Args:
         file: Left open.
+        lost: See `Packed`.
 
     Raises:
         ContainerError: It cannot be used.
@@ -115,7 +116,7 @@ def opened_stream(file: BufferedReader) -> Iterator[Stored]:
     if file.peek(1)[:1] == NPY_MAGIC[:1]:
         yield InMemory(read_dac(BytesIO(file.read())))
     else:
-        yield Packed(cast("BinaryIO", file))
+        yield Packed(cast("BinaryIO", file), lost)
 
 
 def _about(header: PackedHeader) -> EncodedAudio:

@@ -78,11 +78,13 @@ def samples_between(
     Raises:
         ShapeError: The part is empty or lies outside.
     """
-    first = round((start or 0.0) * sample_rate)
-    last = length if stop is None else min(length, round(stop * sample_rate))
-    if not 0 <= first < last:
+    seconds = length / sample_rate
+    begin, end = start or 0.0, seconds if stop is None else min(stop, seconds)
+    usable = 0 <= begin < seconds and begin < end  # false for NaN, too
+    first, last = (round(begin * sample_rate), round(end * sample_rate)) if usable else (0, 0)
+    if not first < last:
         raise ShapeError(
-            f"a part from {start} to {stop} s found; a part within 0 to {length / sample_rate:.3f} "
+            f"a part from {start} to {stop} s found; a part within 0 to {seconds:.3f} "
             "s is expected. Mend start and stop."
         )
     return first, last

@@ -76,6 +76,9 @@ def plain(stored: Tensor) -> Tensor:
 def fold(g: Tensor, v: Tensor) -> Tensor:
     """Return g · v / ‖v‖ in float32; norms over all dims but the first, in float64.
 
+    Rows whose g is their norm, rounded to float32, are returned as they are, so that folding
+    undoes `unfold` to the bit.
+
     Args:
         g: [C, 1, 1], any float type.
         v: [C, ...], any float type.
@@ -89,8 +92,18 @@ def fold(g: Tensor, v: Tensor) -> Tensor:
             "a row of zeros found in `weight_v`; every row needs a direction. "
             "Take an undamaged copy of the checkpoint."
         )
-    scale: Tensor = (g.double() / norm).float()
+    scale = torch.where(g.float() == norm.float(), 1.0, g.double() / norm).float()
     return v.float() * scale
+
+
+def unfold(w: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (g, v) with v = w, for readers that expect weight norm.
+
+    Args:
+        w: [C, ...] float32.
+    """
+    norm = torch.linalg.vector_norm(w, dim=(1, 2), keepdim=True, dtype=torch.float64)
+    return norm.to(w.dtype), w
 
 
 def _spelling(name: str) -> tuple[str, tuple[str, str] | None]:

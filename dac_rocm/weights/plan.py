@@ -117,13 +117,13 @@ def choose_parts(present: tuple[str, ...], parts: str, where: object) -> tuple[s
 
 
 def _rate(config: CodecConfig, fields: Fields, asked: int | None, notes: list[str]) -> int:
-    stated = next((fields[name] for name in RATE_NAMES if fields.get(name)), None)
-    if stated is not None and asked not in (None, int(stated)):
+    stated = _stated_rate(fields)
+    if stated is not None and asked not in (None, stated):
         raise ConfigError(
             f"sample_rate={asked} found for a checkpoint that states {stated} Hz; equal rates are "
             "expected. Leave `sample_rate` out."
         )
-    known = asked if stated is None else int(stated)
+    known = asked if stated is None else stated
     if known is not None:
         return known
     hop, bottleneck = config.hop_length, config.bottleneck
@@ -140,6 +140,19 @@ def _rate(config: CodecConfig, fields: Fields, asked: int | None, notes: list[st
         "Pass sample_rate= if that is wrong"
     )
     return guess
+
+
+def _stated_rate(fields: Fields) -> int | None:
+    stated = next((fields[name] for name in RATE_NAMES if fields.get(name)), None)
+    if stated is None:
+        return None
+    try:
+        return int(stated)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"a config with sample rate {stated!r} found; a whole number of Hz is expected. "
+            "Take the config that belongs to these weights."
+        ) from error
 
 
 def _check_fields(config: CodecConfig, fields: Fields) -> None:

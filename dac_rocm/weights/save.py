@@ -62,14 +62,7 @@ def save_checkpoint(
     Raises:
         OutputError: A file is there already, or the folder cannot be written.
     """
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"{target}: {error.strerror or error} found; a folder that can be written is "
-            "expected. Choose another one."
-        ) from error
+    target = make_folder(Path(folder))
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = config_json(config, stamp, license, plain)
     files = {
@@ -80,6 +73,22 @@ def save_checkpoint(
     for name, content in files.items():
         with atomic_write(target / name, overwrite=overwrite) as file:
             file.write(content)
+
+
+def make_folder(folder: Path) -> Path:
+    """Make a folder, unless it is there.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: {error.strerror or error} found; a folder that can be written is "
+            "expected. Choose another one."
+        ) from error
+    return folder
 
 
 def config_json(

@@ -24,6 +24,7 @@ RATE = 16_000
 STRIDES = (5, 4, 4, 4)
 """A large stride first: half the arithmetic of Descript's order at the same hop."""
 WIDTHS = (16, 32, 64, 128, 192)
+DILATIONS = (1, 3)
 Z_CHANNELS = 64
 LATENTS = 64
 CODEBOOKS, ENTRIES, ENTRY_DIM = 16, 1024, 8
@@ -41,7 +42,14 @@ def halves(widths: tuple[int, ...], strides: tuple[int, ...], z: int) -> tuple[H
         for w, s in zip(widths[-2::-1], strides[::-1], strict=True)
     )
     return (
-        Half(in_channels=1, width=widths[0], levels=down, out_channels=z, last_kernel=3),
+        Half(
+            in_channels=1,
+            width=widths[0],
+            levels=down,
+            out_channels=z,
+            last_kernel=3,
+            dilations=DILATIONS,
+        ),
         Half(
             in_channels=z,
             width=widths[-1],
@@ -49,6 +57,7 @@ def halves(widths: tuple[int, ...], strides: tuple[int, ...], z: int) -> tuple[H
             out_channels=1,
             last_kernel=7,
             final_tanh=True,
+            dilations=DILATIONS,
         ),
     )
 
@@ -68,9 +77,7 @@ def make_config(
         codebook_size=entries, codebook_dims=(ENTRY_DIM,) * codebooks
     )
     if kind == "vae":
-        bottleneck = GaussianConfig(
-            latent_channels=z, spread="logvar", in_proj=True, out_proj=True
-        )
+        bottleneck = GaussianConfig(latent_channels=z, spread="logvar", in_proj=True, out_proj=True)
     return CodecConfig(sample_rate=RATE, encoder=encoder, decoder=decoder, bottleneck=bottleneck)
 
 
@@ -105,7 +112,10 @@ def _plain_snake(self: Snake1d, x: Tensor) -> Tensor:
 
 
 def start_weights(net: Codec, seed: int) -> None:
-    """Draw weights that keep the level of the signal; residual branches start at half."""
+    """Draw weights that keep the level of the signal; residual branches start at half.
+
+    The last convolution starts small: a saturated tanh learns nothing.
+    """
     torch.manual_seed(seed)
     for name, module in net.named_modules():
         if isinstance(module, nn.Conv1d | nn.ConvTranspose1d):
@@ -116,6 +126,8 @@ def start_weights(net: Codec, seed: int) -> None:
             nn.init.normal_(module.weight, std=scale / math.sqrt(module.in_channels * taps))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+    with torch.no_grad():
+        net.decoder.model[len(net.config.decoder.levels) + 2].weight *= 0.05
     if isinstance(net.quantizer, GaussianBottleneck):
         half = net.quantizer.in_proj.out_channels // 2
         with torch.no_grad():
@@ -167,5 +179,10 @@ def straight_through(
         part = q.out_proj(asked + (entries - asked).detach())
         residual, total = residual - part, total + part * mask
         kept = used > i
-        seen.append((asked.detach().transpose(1, 2)[kept].reshape(-1, asked.shape[1]), index[kept].reshape(-1)))
+        seen.append(
+            (
+                asked.detach().transpose(1, 2)[kept].reshape(-1, asked.shape[1]),
+                index[kept].reshape(-1),
+            )
+        )
     return total, commit / len(seen), seen

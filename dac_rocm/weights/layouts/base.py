@@ -6,7 +6,7 @@ This room holds family rules, so that `CodecConfig` holds only results.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -130,6 +130,17 @@ def config_of(entries: Entries, family: Family, sample_rate: int) -> CodecConfig
             "neither an encoder nor a decoder found; at least one is expected. "
             "Pass the file that holds the codec."
         )
+    return assembled(family, sample_rate, encoder, decoder, bottleneck)
+
+
+def assembled(
+    family: Family,
+    sample_rate: int,
+    encoder: Sizes,
+    decoder: Sizes,
+    bottleneck: RVQConfig | GaussianConfig,
+) -> CodecConfig:
+    """Add the family's rules to the sizes of both halves."""
     return CodecConfig(
         sample_rate=sample_rate,
         encoder=encoder.half(family.encoder_level),
@@ -143,7 +154,7 @@ def config_of(entries: Entries, family: Family, sample_rate: int) -> CodecConfig
 def _encoder_sizes(entries: Entries) -> Sizes | None:
     if not any(name.startswith("encoder.") for name in entries):
         return None
-    n = _levels(entries, "encoder.block.")
+    n = highest(entries, "encoder.block.", r"block\.")
     first = _shape(entries, "encoder.block.0.weight")
     downs = [_shape(entries, f"encoder.block.{i}.block.4.weight") for i in range(1, n + 1)]
     last = _shape(entries, f"encoder.block.{n + 2}.weight")
@@ -160,7 +171,7 @@ def _encoder_sizes(entries: Entries) -> Sizes | None:
 def _decoder_sizes(entries: Entries) -> Sizes | None:
     if not any(name.startswith("decoder.") for name in entries):
         return None
-    n = _levels(entries, "decoder.model.")
+    n = highest(entries, "decoder.model.", r"block\.")
     first = _shape(entries, "decoder.model.0.weight")
     ups = [_shape(entries, f"decoder.model.{i}.block.1.weight") for i in range(1, n + 1)]
     last = _shape(entries, f"decoder.model.{n + 2}.weight")
@@ -177,7 +188,7 @@ def _decoder_sizes(entries: Entries) -> Sizes | None:
 def _bottleneck(
     entries: Entries, family: Family, encoder: Sizes | None, decoder: Sizes | None
 ) -> RVQConfig | GaussianConfig:
-    n = _levels(entries, "quantizer.quantizers.", start=0)
+    n = 1 + highest(entries, "quantizer.quantizers.")
     if n:
         books = [_shape(entries, f"quantizer.quantizers.{q}.codebook.weight", 2) for q in range(n)]
         return RVQConfig(codebook_size=books[0][0], codebook_dims=tuple(dim for _, dim in books))
@@ -194,11 +205,16 @@ def _bottleneck(
     )
 
 
-def _levels(entries: Entries, prefix: str, start: int = 1) -> int:
-    """Count the blocks `prefix`1, `prefix`2 ... that have something inside."""
-    pattern = re.compile(re.escape(prefix) + r"(\d+)\.(?:block|in_proj|out_proj|codebook)\.")
-    found = {int(match[1]) for name in entries if (match := pattern.match(name))}
-    return max(found, default=start - 1) + 1 - start
+def highest(names: Iterable[str], prefix: str, inside: str = "") -> int:
+    """Return the largest index (under 1,000) that follows `prefix` in a name; -1 if there is none.
+
+    Args:
+        names: Of tensors.
+        prefix: Such as `encoder.block.`.
+        inside: Regular expression for what must follow the index and its dot.
+    """
+    pattern = re.compile(rf"{re.escape(prefix)}(\d{{1,3}})\.{inside}")
+    return max((int(m[1]) for name in names if (m := pattern.match(name))), default=-1)
 
 
 def _shape(entries: Entries, name: str, rank: int = 3) -> tuple[int, ...]:

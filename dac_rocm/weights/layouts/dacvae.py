@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from dac_rocm.weights.fold import Entries
-from dac_rocm.weights.layouts.base import Family, Fields, Layout
+from dac_rocm.weights.layouts.base import Family, Fields, Layout, highest
 
 META = Family(pads_down=True, keeps_odd=True, spread="softplus", input_padding="reflect")
 """Meta DACVAE."""
@@ -30,8 +30,7 @@ def _matches(entries: Entries, fields: Fields) -> bool:
 
 
 def _rename(entries: Entries) -> Entries:
-    found = (re.match(r"decoder\.model\.(\d+)\.block\.", name) for name in entries)
-    levels = max((int(match[1]) for match in found if match), default=0)
+    levels = highest(entries, "decoder.model.", r"block\.")
     names = {name: _canonical(name, levels) for name in entries if name not in UNUSED}
     return {ours: entries[theirs] for theirs, ours in names.items() if ours}
 

@@ -8,8 +8,9 @@ Source: descriptinc/descript-audio-codec c7cfc5d; OpenMOSS/MOVA 595a976.
 
 from __future__ import annotations
 
+from dac_rocm.config import CodecConfig, GaussianConfig, RVQConfig
 from dac_rocm.weights.fold import Entries
-from dac_rocm.weights.layouts.base import Family, Fields, Layout
+from dac_rocm.weights.layouts.base import Family, Fields, Layout, Sizes, assembled
 
 CODES = Family()
 """Descript Audio Codec."""
@@ -17,6 +18,32 @@ KL = Family(keeps_odd=True, spread="logvar")
 """MOVA and HunyuanVideo-Foley."""
 HEADS = {"quant_conv.": "quantizer.in_proj.", "post_quant_conv.": "quantizer.out_proj."}
 """The KL heads, which stand at the root there."""
+
+
+def doubling_config(
+    family: Family,
+    bottleneck: RVQConfig | GaussianConfig,
+    *,
+    sample_rate: int,
+    encoder_dim: int,
+    encoder_rates: tuple[int, ...],
+    latent_dim: int,
+    decoder_dim: int,
+    decoder_rates: tuple[int, ...],
+) -> CodecConfig:
+    """Return the mono config that these constructor arguments of Descript's `DAC` mean.
+
+    Widths double at each level of the encoder and halve at each level of the decoder.
+    """
+    down = tuple(encoder_dim << i for i in range(len(encoder_rates) + 1))
+    up = tuple(decoder_dim >> i for i in range(len(decoder_rates) + 1))
+    return assembled(
+        family,
+        sample_rate,
+        Sizes(1, down, encoder_rates, latent_dim, 3, final_bias=True),
+        Sizes(latent_dim, up, decoder_rates, 1, 7, final_bias=True),
+        bottleneck,
+    )
 
 
 def _matches(entries: Entries, fields: Fields) -> bool:

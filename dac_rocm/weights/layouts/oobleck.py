@@ -50,9 +50,9 @@ def _column(entry: Entry) -> Entry:
 
 def _stable_audio_family(entries: Entries, fields: Fields) -> Family:
     config = autoencoder_of(fields)
-    decoder = config.get("decoder", {}).get("config", {})
+    encoder, decoder = (inside(inside(config, half), "config") for half in ("encoder", "decoder"))
     for switch in SWITCHES:
-        if decoder.get(switch) or config.get("encoder", {}).get("config", {}).get(switch):
+        if encoder.get(switch) or decoder.get(switch):
             raise UnknownLayoutError(
                 f"an Oobleck with {switch} found; plain snakes and transposed convolutions are "
                 "expected. Use stable-audio-tools for this one."
@@ -77,21 +77,27 @@ def autoencoder_of(fields: Fields) -> Mapping[str, Any]:
         ConfigError: There is no model_config.json.
         UnknownLayoutError: Its bottleneck is of another kind.
     """
-    model = fields.get("model")
-    if isinstance(model, Mapping) and isinstance(model.get("pretransform"), Mapping):
-        model = model["pretransform"].get("config")
-    if not isinstance(model, Mapping) or "decoder" not in model:
+    model = inside(fields, "model")
+    if "pretransform" in model:
+        model = inside(inside(model, "pretransform"), "config")
+    if "decoder" not in model:
         raise ConfigError(
             "a checkpoint of stable-audio-tools found without its model_config.json, which alone "
             "says whether the decoder ends in tanh. Put model_config.json beside it."
         )
-    kind = model.get("bottleneck", {}).get("type", "vae")
+    kind = inside(model, "bottleneck").get("type", "vae")
     if kind not in BOTTLENECKS:
         raise UnknownLayoutError(
             f"an autoencoder with a bottleneck of type {kind!r} found; one of "
             f"{', '.join(BOTTLENECKS)} is expected. Use stable-audio-tools for this one."
         )
     return model
+
+
+def inside(fields: Fields, name: str) -> Mapping[str, Any]:
+    """Return the object in a field; an empty one where there is none."""
+    value = fields.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 DIFFUSERS = Layout(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from dac_rocm.weights.fold import Entries, Entry
-from dac_rocm.weights.layouts.base import Family, Fields, Layout
+from dac_rocm.weights.layouts.base import Family, Fields, Layout, highest
 from dac_rocm.weights.layouts.descript import CODES
 from dac_rocm.weights.layouts.oobleck import autoencoder_of, final_tanh
 
@@ -35,8 +35,7 @@ def _family(entries: Entries, fields: Fields) -> Family:
 
 def _rename(entries: Entries) -> Entries:
     renamed = {_canonical(name): entry for name, entry in entries.items()}
-    blocks = [int(n.split(".")[2]) for n in renamed if n.startswith("encoder.block.")]
-    last = f"encoder.block.{max(blocks, default=0)}."
+    last = f"encoder.block.{highest(renamed, 'encoder.block.')}."
     for leaf in ("weight", "bias"):
         if last + leaf in renamed and PROJECTION + leaf in renamed:
             renamed[last + leaf] = _projected(renamed, last + leaf)

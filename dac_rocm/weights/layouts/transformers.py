@@ -5,11 +5,10 @@ Source: huggingface/transformers `models/dac`, huggingface/diffusers `autoencode
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dac_rocm.weights.fold import Entries
-from dac_rocm.weights.layouts.base import Family, Fields, Layout
+from dac_rocm.weights.layouts.base import Family, Fields, Layout, highest
 from dac_rocm.weights.layouts.descript import CODES
 
 UNIT = ("snake1", "conv1", "snake2", "conv2")
@@ -23,7 +22,8 @@ def matches_names(entries: Entries) -> bool:
 
 def rename(entries: Entries) -> Entries:
     """Give canonical names; what is not in the table keeps its own."""
-    table = stems(_levels(entries, "encoder"), _levels(entries, "decoder"))
+    levels = [1 + highest(entries, f"{half}.block.") for half in ("encoder", "decoder")]
+    table = stems(*levels)
     renamed = {}
     for name, entry in entries.items():
         stem, _, leaf = name.rpartition(".")
@@ -63,11 +63,6 @@ def _decoder(n: int) -> Iterator[tuple[str, str]]:
 def _unit(theirs: str, ours: str) -> Iterator[tuple[str, str]]:
     for k, layer in enumerate(UNIT):
         yield f"{theirs}.{layer}", f"{ours}.block.{k}"
-
-
-def _levels(entries: Entries, half: str) -> int:
-    pattern = re.compile(rf"{half}\.block\.(\d+)\.")
-    return 1 + max((int(m[1]) for name in entries if (m := pattern.match(name))), default=-1)
 
 
 def _family(entries: Entries, fields: Fields) -> Family:

@@ -1,0 +1,235 @@
+"""The CPU network: time-major activations, packed weights, snakes that cost three passes.
+
+Activations are [B, T, C], which oneDNN calls channels-last: its convolutions then run near the
+machine's peak. Every convolution, strided and transposed ones too, is one call with weights that
+were packed once. The amplitude 1/α of a snake is multiplied into the weights after it, so the
+snake itself is u = αx, s = sin u, u + s².
+
+The plain network is the slow twin; `tests/laws` ties the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dac_rocm.choice import Choice
+from dac_rocm.engine import Kernel
+from dac_rocm.lowering import Conv, Step, Steps, Transposed
+from dac_rocm.nn.layers import Snake1d
+
+MIN_ALPHA = 1e-8
+"""Frequencies below are taken as this: u + u² is then u to the last bit, as the formula says."""
+
+Convolve = Callable[[Tensor], Tensor]
+
+
+class CpuKernel:
+    """One convolution step on [B, T, C].
+
+    Args:
+        step: Integers of the step.
+        weight: As the `nn` module holds it.
+        bias: As the `nn` module holds it, or None.
+        snake: The module before the step, or None.
+        private: Use oneDNN's packed calls, which torch keeps private.
+    """
+
+    def __init__(
+        self,
+        step: Conv | Transposed,
+        weight: Tensor,
+        bias: Tensor | None,
+        snake: Snake1d | None,
+        *,
+        private: bool,
+    ) -> None:
+        self.step = step
+        self.alpha, self.beta = _coefficients(snake)
+        dense = _as_convolution(step, weight.double())
+        if self.beta is not None:
+            dense = dense / self.beta[None, :, None]
+        self._fold = _folded_stride(step)
+        dense = _fold(dense, self._fold).to(weight.dtype)
+        self._convolve = _convolution(step, dense, _bias_of(step, bias), self._fold, private)
+        if self.alpha is not None and self.beta is not None:
+            self.alpha, self.beta = self.alpha.to(weight.dtype), self.beta.to(weight.dtype)
+            self._shared = bool(torch.equal(self.alpha, self.beta))
+
+    def activate(self, x: Tensor) -> Tensor:
+        """Return β · snake(x) of [B, T, C], which the weights undo."""
+        if self.alpha is None or self.beta is None:
+            return x
+        u = x * self.alpha
+        s = torch.sin(u)
+        if not self._shared:
+            u = x * self.beta
+        return u.addcmul_(s, s)
+
+    def convolve(self, x: Tensor) -> Tensor:
+        """Convolve [B, T, C] without padding; see `engine.Kernel`."""
+        if self._fold > 1:
+            x = x.contiguous().view(x.shape[0], -1, self._fold * x.shape[2])
+        y = self._convolve(x)
+        if isinstance(self.step, Transposed):
+            return y.reshape(y.shape[0], -1, self.step.out_channels)
+        return y
+
+
+def _coefficients(snake: Snake1d | None) -> tuple[Tensor | None, Tensor | None]:
+    """Return α and β [C] in float64, away from zero."""
+    if snake is None:
+        return None, None
+    alpha, beta = (c.detach().double().flatten() for c in snake.coefficients())
+    if not snake.log_scale:
+        alpha = torch.where(alpha.abs() < MIN_ALPHA, MIN_ALPHA, alpha)
+        return alpha, alpha
+    return alpha, beta + 1e-9
+
+
+def _as_convolution(step: Conv | Transposed, weight: Tensor) -> Tensor:
+    """Return the weight [out, in, taps] of a plain convolution that does the same.
+
+    A transposed convolution of stride s is one of `taps` taps that makes s outputs per input,
+    side by side in the channels.
+    """
+    if isinstance(step, Conv):
+        return weight
+    into, out, _ = weight.shape
+    padded = F.pad(weight, (0, step.taps * step.stride - step.kernel))
+    phases = padded.view(into, out, step.taps, step.stride).flip(2)
+    return phases.permute(3, 1, 0, 2).reshape(step.stride * out, into, step.taps)
+
+
+def _folded_stride(step: Conv | Transposed) -> int:
+    """Return s where a strided convolution has 2 s taps, else 1.
+
+    Its input [T, C] is then [T / s, s C] in the same memory, and the convolution one of 2 taps.
+    """
+    return step.stride if isinstance(step, Conv) and step.kernel == 2 * step.stride else 1
+
+
+def _fold(weight: Tensor, stride: int) -> Tensor:
+    if stride == 1:
+        return weight
+    out, into, _ = weight.shape
+    taps = weight.view(out, into, 2, stride)
+    return taps.permute(0, 3, 1, 2).reshape(out, stride * into, 2)
+
+
+def _convolution(
+    step: Conv | Transposed, weight: Tensor, bias: Tensor | None, fold: int, private: bool
+) -> Convolve:
+    weight = weight.contiguous()
+    if private and weight.shape[2] == 1:
+        return _linear(weight, bias)
+    stride, dilation = (step.stride, step.dilation) if isinstance(step, Conv) else (1, 1)
+    make = _packed if private else _public
+    return make(weight, bias, stride // fold, dilation)
+
+
+def _bias_of(step: Conv | Transposed, bias: Tensor | None) -> Tensor | None:
+    if bias is None or isinstance(step, Conv):
+        return bias
+    return bias.repeat(step.stride)
+
+
+def _packed(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> Convolve:
+    """Convolve by oneDNN with weights in its own order."""
+    ops = torch.ops.mkldnn
+    shape = [1, weight.shape[1], 1, _typical_length(weight)]
+    dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
+    packed = ops._reorder_convolution_weight(dense, [0, 0], [1, stride], [1, dilation], 1, shape)
+
+    def convolve(x: Tensor) -> Tensor:
+        y = ops._convolution_pointwise(
+            _image(x), packed, bias, [0, 0], [1, stride], [1, dilation], 1, "none", [], ""
+        )
+        return _signal(y)
+
+    return convolve
+
+
+def _linear(weight: Tensor, bias: Tensor | None) -> Convolve:
+    """Multiply by oneDNN's matrix product, the faster one where there is 1 tap."""
+    ops = torch.ops.mkldnn
+    packed = ops._reorder_linear_weight(weight[:, :, 0].contiguous(), _typical_length(weight))
+
+    def convolve(x: Tensor) -> Tensor:
+        y: Tensor = ops._linear_pointwise(x, packed, bias, "none", [], "")
+        return y
+
+    return convolve
+
+
+def _public(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> Convolve:
+    """Convolve by torch's public call, which reorders the weights each time."""
+    dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
+
+    def convolve(x: Tensor) -> Tensor:
+        return _signal(F.conv2d(_image(x), dense, bias, (1, stride), 0, (1, dilation)))
+
+    return convolve
+
+
+def _typical_length(weight: Tensor) -> int:
+    return max(64, (1 << 20) // max(weight.shape[:2]))
+
+
+def _image(x: Tensor) -> Tensor:
+    """View [B, T, C] as [B, C, 1, T], channels last."""
+    return x.transpose(1, 2).unsqueeze(2)
+
+
+def _signal(y: Tensor) -> Tensor:
+    """View [B, C, 1, T], channels last, as [B, T, C]."""
+    return y.squeeze(2).transpose(1, 2)
+
+
+class CpuNetwork:
+    """Steps as `CpuKernel`s. Arguments: see `plain.PlainNetwork`."""
+
+    time = 1
+
+    def __init__(
+        self, steps: Steps, tensors: Mapping[str, Tensor], snakes: Mapping[str, Snake1d]
+    ) -> None:
+        self.steps = steps
+        private = choose_convolution().name == "onednn"
+        self.kernels: Sequence[Kernel | None] = [
+            _kernel(step, tensors, snakes, private) for step in steps
+        ]
+        self._dtype = next(iter(tensors.values())).dtype
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Bring [B, C, T] to [B, T, C]."""
+        return x.to("cpu", self._dtype).transpose(1, 2).contiguous()
+
+    def leave(self, x: Tensor) -> Tensor:
+        """Bring [B, T, C] to [B, C, T]."""
+        return x.transpose(1, 2).contiguous()
+
+
+def _kernel(
+    step: Step, tensors: Mapping[str, Tensor], snakes: Mapping[str, Snake1d], private: bool
+) -> CpuKernel | None:
+    if not isinstance(step, Conv | Transposed):
+        return None
+    snake = snakes[step.snake] if step.snake is not None else None
+    weight, bias = tensors[f"{step.name}.weight"], tensors.get(f"{step.name}.bias")
+    return CpuKernel(step, weight, bias, snake, private=private)
+
+
+def choose_convolution() -> Choice:
+    """Choose between oneDNN's packed convolution and torch's public one, by trying."""
+    weight, x = torch.ones(2, 2, 1), torch.ones(1, 3, 2)
+    try:
+        y = _packed(weight, torch.ones(2), 1, 1)(x)
+    except (AttributeError, RuntimeError, TypeError) as error:
+        return Choice("conv2d", f"oneDNN's packed call is not to be had ({type(error).__name__})")
+    if not torch.equal(y, torch.full((1, 3, 2), 3.0)):
+        return Choice("conv2d", "oneDNN's packed call gave another result than it should")
+    return Choice("onednn", "weights are packed once, and not at every call")
