@@ -139,6 +139,8 @@ def check_items(name: str, items: Sequence[Tensor]) -> None:
     if not items:
         raise ShapeError(f"an empty list of {name} found; at least one item is expected.")
     for i, item in enumerate(items):
+        if not isinstance(item, Tensor):
+            raise ShapeError(f"{name}[{i}] of type {type(item).__name__} found; a tensor, please.")
         if item.ndim != 2:
             raise ShapeError(
                 f"{name}[{i}] of shape {tuple(item.shape)} found; two axes are expected: "

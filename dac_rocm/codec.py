@@ -20,14 +20,14 @@ from dac_rocm.config import CodecConfig
 from dac_rocm.encoded import ModelStamp
 from dac_rocm.engine import Network, run
 from dac_rocm.errors import ConfigError, ShapeError
-from dac_rocm.geometry import lost_frames, output_length, tile_length
+from dac_rocm.geometry import lost_frames, output_length
 from dac_rocm.lowering import Steps, lower_decoder, lower_encoder
 from dac_rocm.nn.blocks import Decoder, Encoder
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops.snake import check_backend
 from dac_rocm.pretrained import Pretrained
 from dac_rocm.runtime.optimize import build_network, choose_profile
-from dac_rocm.runtime.tiles import tile_limits
+from dac_rocm.runtime.tiles import choose_tile
 
 PARTS = ("all", "encoder", "decoder")
 
@@ -166,12 +166,22 @@ class Codec(Pretrained, ABC):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_networks": {}}
 
-    def tile(self, half: str, batch: int) -> int:
-        """Inputs per push that suit the machine: samples for `encoder`, frames for `decoder`."""
-        return tile_length(self.steps(half), batch, **tile_limits(self.device))
+    def choose_tile(
+        self, half: str, batch: int, *, max_memory: int | None = None
+    ) -> tuple[int, Choice]:
+        """Choose inputs per push: samples for `encoder`, frames for `decoder`; and say why.
+
+        Args:
+            half: `encoder` or `decoder`.
+            batch: Items that run side by side.
+            max_memory: Bytes that activations may take; default: half of what is free.
+        """
+        return choose_tile(self.steps(half), batch, self.device, self.dtype, max_memory=max_memory)
 
     def _run(self, half: str, x: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
-        return run(self.network(half), x, tile=self.tile(half, x.shape[0]), lengths=lengths)
+        return run(
+            self.network(half), x, tile=self.choose_tile(half, x.shape[0])[0], lengths=lengths
+        )
 
     def pad(self, audio: Tensor) -> Tensor:
         """Fill audio [B, A, T] up to a multiple of the hop, as this family does."""

@@ -49,6 +49,9 @@ class Network(Protocol):
         """Bring a result back to [B, C, T]."""
 
 
+Snapshot = tuple[bool, list[dict[str, Any]]]
+
+
 class Flow:
     """One signal (a batch of them) on its way through a network.
 
@@ -91,11 +94,11 @@ class Flow:
             raise BackendError(
                 "push after the end found; an open stream is expected. Call reset()."
             )
-        before = self._state()
+        before = self.snapshot()
         try:
             parts = list(self._pieces(x, end))
         except BaseException:
-            self._restore(before)
+            self.restore(before)
             raise
         self._ended = end
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
@@ -104,7 +107,7 @@ class Flow:
         start, total = 0, x.shape[-1]
         while start < total or start == 0:
             n = min(self.tile or total, total - start)
-            before = self._state()
+            before = self.snapshot()
             try:
                 y = self._run(x[..., start : start + n], end and start + n >= total)
             except RuntimeError as error:
@@ -115,7 +118,7 @@ class Flow:
                         "no memory left for even the smallest push; more is expected. Close other "
                         "programs, or use another device."
                     ) from error
-                self._restore(before)
+                self.restore(before)
                 self.tile = n // 2
                 continue
             yield y
@@ -127,11 +130,14 @@ class Flow:
             y = node.push(y, end)
         return self.network.leave(y)
 
-    def _state(self) -> list[dict[str, Any]]:
-        return [dict(vars(node)) for node in self._nodes]
+    def snapshot(self) -> Snapshot:
+        """Return the present state: references, since nodes replace what they keep."""
+        return self._ended, [dict(vars(node)) for node in self._nodes]
 
-    def _restore(self, state: list[dict[str, Any]]) -> None:
-        for node, attributes in zip(self._nodes, state, strict=True):
+    def restore(self, state: Snapshot) -> None:
+        """Go back to a state that `snapshot` returned."""
+        self._ended, nodes = state
+        for node, attributes in zip(self._nodes, nodes, strict=True):
             vars(node).update(attributes)
 
 

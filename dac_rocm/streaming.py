@@ -6,6 +6,7 @@ Several streams may run on one model at once, from several threads.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -34,7 +35,7 @@ class Latency(NamedTuple):
     seconds: float
 
 
-class _Stream(Generic[Out]):
+class _Stream(ABC, Generic[Out]):
     """State of one stream: a flow through one half of a model."""
 
     half: str
@@ -42,13 +43,13 @@ class _Stream(Generic[Out]):
     def __init__(self, model: Codec, *, tile: int | None = None) -> None:
         self.model = model
         self.network = model.network(self.half)
-        self.tile = tile or model.tile(self.half, 1)
+        self.tile = tile or model.choose_tile(self.half, 1)[0]
         self.reset()
 
     def reset(self) -> None:
         """Forget everything, and be ready for another signal."""
         self._flow = Flow(self.network, tile=self.tile)
-        self._batch = 1
+        self._batch: int | None = None
 
     def __enter__(self: S) -> S:
         return self
@@ -65,10 +66,22 @@ class _Stream(Generic[Out]):
         samples = lookahead(self.network.steps) * unit
         return Latency(samples, samples / self.model.sample_rate)
 
-    def _check_batch(self, x: Tensor, first: bool) -> None:
-        if not first:
+    def _push(self, x: Tensor, *, end: bool = False) -> Out:
+        """Push through the network and the bottleneck; whatever is raised, nothing has changed."""
+        if self._batch is not None and not end:
             checks.check_batch(x.shape[0], self._batch)
+        before = self._flow.snapshot()
+        try:
+            result = self._finished(self._flow.push(x, end=end))
+        except BaseException:
+            self._flow.restore(before)
+            raise
         self._batch = x.shape[0]
+        return result
+
+    @abstractmethod
+    def _finished(self, y: Tensor) -> Out:
+        """Turn what the network gave into what a push returns."""
 
 
 class StreamEncoder(_Stream[Out]):
@@ -122,12 +135,11 @@ class StreamEncoder(_Stream[Out]):
             BackendError: The stream was flushed, or an earlier push failed.
         """
         checks.check_audio(audio, self.model.config.audio_channels, empty=True)
-        self._check_batch(audio, self._recent is None)
-        z = self._flow.push(audio)
+        result = self._push(audio)
         self._total += audio.shape[-1]
         recent = audio if self._recent is None else torch.cat((self._recent, audio), -1)
         self._recent = recent[..., -self.model.hop_length :].clone()
-        return self._finished(z)
+        return result
 
     def flush(self) -> Out:
         """End the signal: fill it up to whole frames as `encode` does, and return the rest.
@@ -141,10 +153,10 @@ class StreamEncoder(_Stream[Out]):
         recent = self._recent
         if recent is None:
             recent = torch.zeros(1, self.model.config.audio_channels, 0)
-        return self._finished(self._flow.push(self.model.fill(recent, self._total), end=True))
+        return self._push(self.model.fill(recent, self._total), end=True)
 
-    def _finished(self, z: Tensor) -> Out:
-        result: Out = self.model.from_z(z, **self._options)
+    def _finished(self, y: Tensor) -> Out:
+        result: Out = self.model.from_z(y, **self._options)
         return result
 
 
@@ -166,11 +178,6 @@ class StreamDecoder(_Stream[Tensor]):
         """How many frames, counted in samples, must follow a frame before its audio is whole."""
         return self._latency(self.model.hop_length)
 
-    def reset(self) -> None:
-        """Forget everything, and be ready for another signal."""
-        super().reset()
-        self._started = False
-
     def push(self, data: Tensor) -> Tensor:
         """Take the next frames and return the audio that is known by now.
 
@@ -184,10 +191,7 @@ class StreamDecoder(_Stream[Tensor]):
             ShapeError: Wrong shape, type, range or batch.
             BackendError: The stream was flushed, or an earlier push failed.
         """
-        z = self.model.to_z(data)
-        self._check_batch(z, not self._started)
-        self._started = True
-        return self._flow.push(z)
+        return self._push(self.model.to_z(data))
 
     def flush(self) -> Tensor:
         """End the signal and return the rest of the audio [B, A, m].
@@ -196,7 +200,10 @@ class StreamDecoder(_Stream[Tensor]):
             BackendError: The stream was flushed, or an earlier push failed.
         """
         width = self.model.config.decoder.in_channels
-        return self._flow.push(torch.zeros(self._batch, width, 0), end=True)
+        return self._push(torch.zeros(self._batch or 1, width, 0), end=True)
+
+    def _finished(self, y: Tensor) -> Tensor:
+        return y
 
 
 def stream_encoder(model: Codec, *, n_codebooks: int | None = None) -> StreamEncoder[Any]:

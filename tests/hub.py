@@ -116,19 +116,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def resolve(self, repo: str, rev: str, file: str) -> None:
         found = self.opened(repo, rev)
-        if found is None:
-            return
-        commit, files = found
-        if file not in files:
-            return self.refuse(404, "EntryNotFound", commit)
+        if found is not None and file in found[1]:
+            self.send_file(file, *found)
+        elif found is not None:
+            self.refuse(404, "EntryNotFound", found[0])
+
+    def send_file(self, file: str, commit: str, files: Files) -> None:
         content = files[file]
         headers = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
         if self.command == "GET" and file in self.hub.truncate:
             self.answer(200, b"", {**headers, "Content-Length": str(len(content))})
             self.wfile.write(content[: len(content) // 2])
             self.close_connection = True
-            return
-        self.answer(200, content, headers)
+        else:
+            self.answer(200, content, headers)
 
     def tree(self, repo: str, rev: str) -> None:
         found = self.opened(repo, rev)
@@ -143,7 +144,8 @@ class Handler(BaseHTTPRequestHandler):
     def create(self) -> None:
         wanted = json.loads(self.body)
         name = f"{wanted['organization']}/{wanted['name']}"
-        self.hub.repos[name] = Repo(private=bool(wanted.get("private")))
+        private = wanted.get("private") or wanted.get("visibility") == "private"
+        self.hub.repos[name] = Repo(private=bool(private))
         self.hub.repos[name].commit({})
         self.say({"url": f"{self.hub.url}/{name}", "id": name})
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, cast
 
 from dac_rocm.cli.batch import add_batch_flags, find_work, is_batch, run_batch
 from dac_rocm.cli.options import (
+    add_chunk_flags,
     add_model_flags,
     add_output_flags,
+    chunk_options,
     default_target,
     load_model,
     opened_output,
     print_json,
-    tile_of,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--raw", action="store_true", help="raw samples instead of wav on stdout")
     parser.add_argument("--start", type=float, metavar="S", help="second to begin at")
     parser.add_argument("--stop", type=float, metavar="S", help="second to end at")
-    parser.add_argument("--chunk-seconds", type=float, metavar="S", help="audio per engine push")
+    add_chunk_flags(parser)
     parser.add_argument("--any-model", action="store_true", help="decode another model's codes")
     parser.add_argument("--salvage", action="store_true", help="decode what is whole of a .dacz")
     add_model_flags(parser)
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         overwrite=args.force,
         any_model=args.any_model,
         salvage=args.salvage,
-        tile=tile_of(args.chunk_seconds, model.config.frame_rate),
+        **chunk_options(args, model, "decoder"),
     )
     if summary.clipped:
         say(
@@ -115,7 +116,7 @@ def _batch(args: argparse.Namespace) -> int:
         salvage=args.salvage,
         overwrite=args.force,
         skip_existing=args.skip_existing,
-        tile=tile_of(args.chunk_seconds, model.config.frame_rate),
+        tile=chunk_options(args, model, "decoder")["tile"],
     )
     return run_batch(args, decoding, model, found, pairs)
 
@@ -149,7 +150,7 @@ def _stream(args: argparse.Namespace) -> int:
             part=None if whole else (args.start, args.stop),
             any_model=args.any_model,
             live=True,
-            tile=tile_of(args.chunk_seconds, model.config.frame_rate),
+            tile=chunk_options(args, model, "decoder")["tile"],
         )
         writer = create_stream(
             file,

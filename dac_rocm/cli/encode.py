@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from dac_rocm.cli.batch import add_batch_flags, find_work, is_batch, run_batch
 from dac_rocm.cli.options import (
+    add_chunk_flags,
     add_model_flags,
     add_output_flags,
+    chunk_options,
     default_target,
     load_model,
     opened_output,
     print_json,
-    tile_of,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--no-loudness", action="store_true", help="leave the level as it is")
     parser.add_argument("--gain-db", type=float, metavar="DB", help="this gain, not a measured one")
     parser.add_argument("--latents-dtype", choices=("float32", "float16"), default="float32")
-    parser.add_argument("--chunk-seconds", type=float, metavar="S", help="audio per engine push")
+    add_chunk_flags(parser)
     raw = parser.add_argument_group("raw samples on stdin (else wav)")
     raw.add_argument("--rate", type=int, metavar="HZ")
     raw.add_argument("--channels", type=int)
@@ -89,7 +90,7 @@ def _options(args: argparse.Namespace, model: Codec) -> dict[str, Any]:
         "loudness": not args.no_loudness,
         "gain_db": args.gain_db,
         "latents_dtype": args.latents_dtype,
-        "tile": tile_of(args.chunk_seconds, model.config.frame_rate, model.hop_length),
+        **chunk_options(args, model, "encoder"),
     }
 
 

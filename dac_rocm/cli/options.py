@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from dac_rocm.errors import ShapeError, SourceError
 
 if TYPE_CHECKING:
+    from dac_rocm.codec import Codec
     from dac_rocm.dac import DAC
     from dac_rocm.dacvae import DACVAE
 
@@ -40,6 +41,27 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="overwrite existing files")
     parser.add_argument("--json", action="store_true", help="report as JSON on stdout")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what was chosen, and why")
+
+
+def add_chunk_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what bounds a push of the engine; neither changes the result."""
+    parser.add_argument("--chunk-seconds", type=float, metavar="S", help="audio per engine push")
+    parser.add_argument(
+        "--max-memory", type=float, metavar="MB", help="memory for activations; default: by itself"
+    )
+
+
+def chunk_options(args: argparse.Namespace, model: Codec, half: str) -> dict[str, int | None]:
+    """Return `tile` and `max_memory` as the flags say, and tell what was chosen if asked to."""
+    unit = model.hop_length if half == "encoder" else 1
+    tile = tile_of(args.chunk_seconds, model.config.frame_rate, unit)
+    memory = None if args.max_memory is None else int(args.max_memory * 1e6)
+    if getattr(args, "verbose", False):
+        chosen, choice = model.choose_tile(half, 1, max_memory=memory)
+        reason = "--chunk-seconds" if tile else choice.reason
+        seconds = (tile or chosen) / unit / model.config.frame_rate
+        print(f"chunk of {seconds:.2f} s per channel: {reason}", file=sys.stderr)
+    return {"tile": tile, "max_memory": memory}
 
 
 def load_model(

@@ -89,6 +89,7 @@ def decode_file(
     any_model: bool = False,
     salvage: bool = False,
     tile: int | None = None,
+    max_memory: int | None = None,
 ) -> DecodeSummary:
     """Decode an encoded file of any length in bounded memory.
 
@@ -103,6 +104,7 @@ def decode_file(
         any_model: Let another model than the one that made it decode it.
         salvage: Decode what is whole of a damaged `.dacz`; the rest becomes silence.
         tile: Frames per push of the engine; None lets the model choose.
+        max_memory: Bytes that activations may take, where `tile` is None.
 
     Returns:
         What was done.
@@ -118,6 +120,8 @@ def decode_file(
         about = stored.about
         chosen = subtype or subtype_of(about)
         part = (start, stop) if start is not None or stop is not None else None
+        if tile is None:
+            tile, _ = model.choose_tile("decoder", about.data.shape[0], max_memory=max_memory)
         blocks = decode_blocks(model, stored, part=part, any_model=any_model, tile=tile)
         with create_audio(
             target, about.sample_rate, about.channels, subtype=chosen, overwrite=overwrite

@@ -72,6 +72,7 @@ class Options:
         gain_db: A gain to use instead; None measures.
         latents_dtype: `float32` or `float16`, for continuous models.
         tile: Samples at the model's rate per push of the engine; None lets the model choose.
+        max_memory: Bytes that activations may take, where `tile` is None.
     """
 
     n_codebooks: int | None = None
@@ -79,6 +80,7 @@ class Options:
     gain_db: float | None = None
     latents_dtype: str = "float32"
     tile: int | None = None
+    max_memory: int | None = None
 
 
 def encode_audio(model: Codec, audio: Any, sample_rate: int, **options: Any) -> EncodedAudio:
@@ -89,7 +91,7 @@ def encode_audio(model: Codec, audio: Any, sample_rate: int, **options: Any) -> 
         audio: [T] or [C, T], numpy or torch, float around ±1.
         sample_rate: Its rate in Hz.
         **options: Fields of `Options`: `n_codebooks`, `loudness`, `gain_db`, `latents_dtype`,
-            `tile`.
+            `tile`, `max_memory`.
 
     Returns:
         Codes or latents with all that is needed to decode them.
@@ -119,7 +121,7 @@ def encode_file(
         format: `dacz` or `dac`; None takes it from the suffix of `target`.
         overwrite: Replace an existing target.
         **options: Fields of `Options`: `n_codebooks`, `loudness`, `gain_db`, `latents_dtype`,
-            `tile`.
+            `tile`, `max_memory`.
 
     Returns:
         `EncodedAudio` without a target, else `EncodeSummary`.
@@ -281,7 +283,10 @@ class _Encoding:
         self.options, self.to_dac = options, to_dac
         self.rows = _rows(model, reader.channels)
         self.length = 0
-        self.tile = options.tile or model.tile("encoder", self.rows)
+        self.tile = (
+            options.tile
+            or model.choose_tile("encoder", self.rows, max_memory=options.max_memory)[0]
+        )
 
     def pieces(self) -> Iterator[NDArray[Any]]:
         """Yield codes [rows, N, f] uint16, or latents [rows, D, f]."""

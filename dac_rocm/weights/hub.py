@@ -55,44 +55,61 @@ class Fetched(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+class Found(NamedTuple):
+    """What is known of the wanted commit.
+
+    Args:
+        commit: Its hash; None where nothing in the cache tells.
+        online: The Hub may be asked for files.
+        notes: What the user should be told.
+    """
+
+    commit: str | None
+    online: bool
+    notes: tuple[str, ...] = ()
+
+
 def fetch(wanted: Request) -> Fetched:
     """Give the files of a repo, from the cache or the Hub.
 
     Raises:
         SourceError: They cannot be had; the message says why.
     """
-    import huggingface_hub as hub
-
     revision = wanted.revision or "main"
-    notes: tuple[str, ...] = ()
-    commit = revision if COMMIT.fullmatch(revision) else None
-    offline = wanted.offline or hub.constants.HF_HUB_OFFLINE
-    if commit is None and not offline:
-        try:
-            commit = _commit(wanted, revision)
-        except Exception as error:
-            commit = _cached_commit(wanted, revision)
-            if commit is None:
-                raise explained(error, wanted) from error
-            notes = (
-                f"{wanted.repo}: {_reason(error)}; the cached copy of commit {commit} is used",
-            )
-            offline = True
-    commit = commit or _cached_commit(wanted, revision)
-    cached = commit and _cached(wanted, commit, whole=not offline)
+    found = _find(wanted, revision)
+    cached = found.commit and _cached(wanted, found.commit, whole=found.online)
     if cached:
-        return cached._replace(notes=notes)
-    if offline:
+        return cached._replace(notes=found.notes)
+    if not found.online:
         raise SourceError(
             f"{wanted.repo}: nothing found in the cache for {revision}; offline, only cached files "
             "can be used. Load it once with network, or pass a path."
         )
     try:
-        return _download(wanted, revision, commit)
+        return _download(wanted, revision, found.commit)
     except SourceError:
         raise
     except Exception as error:
         raise explained(error, wanted) from error
+
+
+def _find(wanted: Request, revision: str) -> Found:
+    """Find the commit of a revision: by one request where the network may be used."""
+    from huggingface_hub import constants
+
+    online = not (wanted.offline or constants.HF_HUB_OFFLINE)
+    if COMMIT.fullmatch(revision):
+        return Found(revision, online)
+    known = _cached_commit(wanted, revision)
+    if not online:
+        return Found(known, online)
+    try:
+        return Found(_commit(wanted, revision), online)
+    except Exception as error:
+        if known is None:
+            raise explained(error, wanted) from error
+        note = f"{_reason(error)}; the cached copy of commit {known} is used"
+        return Found(known, online=False, notes=(note,))
 
 
 def explained(error: Exception, wanted: Request) -> SourceError:
@@ -101,9 +118,9 @@ def explained(error: Exception, wanted: Request) -> SourceError:
 
 
 def _snapshots(wanted: Request) -> Path:
-    import huggingface_hub as hub
+    from huggingface_hub import constants
 
-    cache = Path(wanted.cache_dir or hub.constants.HF_HUB_CACHE).expanduser()
+    cache = Path(wanted.cache_dir or constants.HF_HUB_CACHE).expanduser()
     return cache / f"models--{wanted.repo.replace('/', '--')}"
 
 
@@ -123,13 +140,13 @@ def _cached(wanted: Request, commit: str, *, whole: bool) -> Fetched | None:
 
 def _commit(wanted: Request, revision: str) -> str:
     """Ask the Hub for the commit of a branch: one HEAD, whatever file is asked for."""
-    import huggingface_hub as hub
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
 
     name = f"{wanted.subfolder}/config.json" if wanted.subfolder else "config.json"
-    url = hub.hf_hub_url(wanted.repo, name, revision=revision)
+    url = hf_hub_url(wanted.repo, name, revision=revision)
     try:
-        commit = hub.get_hf_file_metadata(url, token=wanted.token).commit_hash
-    except hub.errors.EntryNotFoundError as error:
+        commit = get_hf_file_metadata(url, token=wanted.token).commit_hash
+    except errors.EntryNotFoundError as error:
         response = getattr(error, "response", None)
         commit = response.headers.get("X-Repo-Commit") if response is not None else None
     if commit is None:
@@ -138,9 +155,9 @@ def _commit(wanted: Request, revision: str) -> str:
 
 
 def _download(wanted: Request, revision: str, commit: str | None) -> Fetched:
-    import huggingface_hub as hub
+    from huggingface_hub import HfApi, hf_hub_download
 
-    api = hub.HfApi(token=wanted.token)
+    api = HfApi(token=wanted.token)
     picked = pick(
         api.list_repo_files(wanted.repo, revision=commit or revision), wanted.subfolder, wanted.file
     )
@@ -150,7 +167,7 @@ def _download(wanted: Request, revision: str, commit: str | None) -> Fetched:
             "expected. Pass `subfolder=`, or `org/repo/path/to/file`."
         )
     paths = [
-        hub.hf_hub_download(
+        hf_hub_download(
             wanted.repo,
             file,
             revision=revision,

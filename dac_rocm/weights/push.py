@@ -34,9 +34,9 @@ def push_checkpoint(
     Raises:
         SourceError: The Hub cannot be reached, or refuses.
     """
-    import huggingface_hub as hub
+    from huggingface_hub import HfApi
 
-    api = hub.HfApi(token=token)
+    api = HfApi(token=token)
     with TemporaryDirectory() as folder:
         save_checkpoint(
             folder,

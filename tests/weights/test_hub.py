@@ -31,14 +31,15 @@ def client(hub: Hub, home: Path, **environment: str) -> subprocess.Popen[str]:
     }
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HTTP_PROXY", "http_proxy"):
         variables.pop(name, None)
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "hub_client.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=variables,
-    )
+    with (home / "stderr.txt").open("w") as stderr:
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "hub_client.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env=variables,
+        )
 
 
 def asking(process: subprocess.Popen[str]) -> Client:
