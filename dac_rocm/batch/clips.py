@@ -19,7 +19,8 @@ from dac_rocm.dacvae import DACVAE
 from dac_rocm.encoded import EncodedAudio
 from dac_rocm.nn.gaussian import Gaussian
 from dac_rocm.pipeline.arrays import array_reader
-from dac_rocm.pipeline.encode import Options, _Encoding, choose_level, encode_audio
+from dac_rocm.pipeline.encode import encode_audio
+from dac_rocm.pipeline.encoding import Encoding, Options, choose_level
 
 CLIP_VALUES = 1 << 22
 """Samples, of all channels and at either rate, of the longest clip: 16 MB, 95 s at 44.1 kHz."""
@@ -109,18 +110,18 @@ def encode_clips(
     ]
 
 
-def _part(model: DAC | DACVAE, clip: Clip, options: Options) -> tuple[_Encoding, Planar]:
+def _part(model: DAC | DACVAE, clip: Clip, options: Options) -> tuple[Encoding, Planar]:
     """Choose the level of a clip, and apply it."""
 
     def reader() -> AudioReader:
         return array_reader(clip.audio, model.sample_rate)
 
     leveling = choose_level(model, reader, options)
-    return _Encoding(model, reader(), leveling, options), leveling.apply(clip.audio)
+    return Encoding(model, reader(), leveling, options), leveling.apply(clip.audio)
 
 
 def _encoded(
-    model: DAC | DACVAE, encoding: _Encoding, rows: Sequence[Any], clip: Clip
+    model: DAC | DACVAE, encoding: Encoding, rows: Sequence[Any], clip: Clip
 ) -> EncodedAudio:
     if isinstance(model, DAC):
         data = encoding._plain(torch.stack(list(rows)))

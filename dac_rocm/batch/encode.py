@@ -17,7 +17,8 @@ from dac_rocm.container import container_format, write_encoded
 from dac_rocm.dac import DAC
 from dac_rocm.dacvae import DACVAE
 from dac_rocm.encoded import EncodedAudio
-from dac_rocm.pipeline.encode import Options, _whole, choose_level, encode_reader
+from dac_rocm.pipeline.encode import encode_reader, encode_whole
+from dac_rocm.pipeline.encoding import Options, choose_level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class Encoding:
             return watch.reader(open_audio(job.source))
 
         if container_format(job.target) == "dac":
-            whole = _whole(self.model, open_watched, self.options, to_dac=True)
+            whole = encode_whole(self.model, open_watched, self.options, to_dac=True)
             return self._write(job, whole)
         if clip := read_clip(self.model, open_watched()):
             return self._write(job, encode_clips(self.model, [clip], self.options)[0])

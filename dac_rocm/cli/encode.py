@@ -24,7 +24,7 @@ from dac_rocm.cli.options import (
 if TYPE_CHECKING:
     from dac_rocm.audio.reader import AudioReader
     from dac_rocm.codec import Codec
-    from dac_rocm.pipeline.encode import Options
+    from dac_rocm.pipeline.encoding import Options
     from dac_rocm.pipeline.level import Leveling
 
 GPU_BATCH = 16
@@ -97,7 +97,7 @@ def _options(args: argparse.Namespace, model: Codec) -> dict[str, Any]:
 def _batch(args: argparse.Namespace) -> int:
     """Encode what lies in a folder."""
     from dac_rocm.batch import AUDIO_SUFFIXES, Encoding
-    from dac_rocm.pipeline.encode import Options
+    from dac_rocm.pipeline.encoding import Options
 
     work = find_work(args, AUDIO_SUFFIXES, f".{args.format or 'dacz'}")
     if isinstance(work, int):
@@ -116,7 +116,8 @@ def _batch(args: argparse.Namespace) -> int:
 def _stream(args: argparse.Namespace) -> int:
     """Encode from or to a pipe, as `.dacz`."""
     from dac_rocm.errors import UnknownContainerError
-    from dac_rocm.pipeline.encode import Options, encode_reader
+    from dac_rocm.pipeline.encode import encode_reader
+    from dac_rocm.pipeline.encoding import Options
 
     if "dac" in (args.format, (args.output or "")[-4:].lower().lstrip(".")):
         raise UnknownContainerError(
@@ -141,7 +142,7 @@ def _opened_input(
     from dac_rocm.audio.files import open_audio
     from dac_rocm.audio.stream import open_stream
     from dac_rocm.cli.main import say
-    from dac_rocm.pipeline.encode import choose_level
+    from dac_rocm.pipeline.encoding import choose_level
     from dac_rocm.pipeline.level import fixed_gain
 
     if args.input != "-":

@@ -46,13 +46,15 @@ class VectorQuantize(nn.Module):
         super().__init__()
         self.in_proj = nn.Conv1d(width, codebook_dim, 1)
         self.out_proj = nn.Conv1d(codebook_dim, width, 1)
-        self.codebook = nn.Embedding(codebook_size, codebook_dim)
+        entries = torch.randn(codebook_size, codebook_dim)
+        self.codebook = nn.Embedding.from_pretrained(entries, freeze=False)
         self.normalise()
 
     def normalise(self) -> None:
         """Take the search entries from the codebook again; needed after weights were loaded."""
         entries = _at_least_float32(self.codebook.weight.detach())
-        self.unit_codebook = F.normalize(entries)
+        # on the meta device there are no values, and torch would import its compiler for the shape
+        self.unit_codebook = entries if entries.is_meta else F.normalize(entries)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> VectorQuantize:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

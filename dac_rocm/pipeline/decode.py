@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,17 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dac_rocm.audio.loudness import TARGET_DB, LoudnessMeter
 from dac_rocm.audio.reader import Planar
-from dac_rocm.audio.resample import Resampler
 from dac_rocm.audio.writer import AudioWriter, create_audio
 from dac_rocm.codec import Codec
 from dac_rocm.container import LostBlock
-from dac_rocm.encoded import EncodedAudio, Gain, Loudness
+from dac_rocm.encoded import EncodedAudio, Loudness
 from dac_rocm.engine import run
 from dac_rocm.errors import AudioError, ShapeError
-from dac_rocm.pipeline.level import db_to_factor
 from dac_rocm.pipeline.match import check_model
+from dac_rocm.pipeline.stages import leveled, resampled, skipped
 from dac_rocm.pipeline.stored import InMemory, Stored, opened
 from dac_rocm.pipeline.window import Window, samples_between, window
 from dac_rocm.streaming import StreamDecoder
@@ -177,9 +174,9 @@ def decode_blocks(
     check_model(model, about, any_model=any_model)
     cut = _window(model, stored, part)
     raw = _Decoding(model, about, tile).blocks(stored.pieces(cut.start_frame, cut.stop_frame))
-    leveled = _leveled(_skipped(raw, cut.skip), about, model.sample_rate, live)
-    resampled = _resampled(leveled, model.sample_rate, about)
-    return _cut(_skipped(resampled, cut.skip_resampled), stored, cut.length, model.sample_rate)
+    rate = model.sample_rate
+    audio = resampled(leveled(skipped(raw, cut.skip), about, rate, live), rate, about)
+    return _cut(skipped(audio, cut.skip_resampled), stored, cut.length, rate)
 
 
 def _window(model: Codec, stored: Stored, part: tuple[float | None, float | None] | None) -> Window:
@@ -251,57 +248,6 @@ class _Decoding:
 def _tensor(data: NDArray[Any]) -> torch.Tensor:
     wide = data.astype(np.int64) if data.dtype.kind == "u" else data.astype(np.float32)
     return torch.from_numpy(wide)
-
-
-def _skipped(blocks: Iterable[Planar], skip: int) -> Iterator[Planar]:
-    for block in blocks:
-        n = min(skip, block.shape[1])
-        skip -= n
-        yield block[:, n:]
-
-
-def _leveled(
-    blocks: Iterator[Planar], about: EncodedAudio, rate: int, live: bool
-) -> Iterator[Planar]:
-    level = about.level
-    if isinstance(level, Gain):
-        return _scaled(blocks, db_to_factor(-level.db))
-    if live:
-        return _scaled(blocks, db_to_factor(level.db - TARGET_DB))
-    return _to_loudness(blocks, level.db, rate, about.channels)
-
-
-def _scaled(blocks: Iterable[Planar], factor: float) -> Iterator[Planar]:
-    for block in blocks:
-        yield block * np.float32(factor)
-
-
-def _to_loudness(
-    blocks: Iterable[Planar], loudness_db: float, rate: int, channels: int
-) -> Iterator[Planar]:
-    """Bring the whole to a loudness: keep it on disk until that is measured.
-
-    All channels get one gain, so the balance stays; the original measures each alone and loses it.
-    """
-    meter = LoudnessMeter(rate, channels)
-    with tempfile.TemporaryFile() as file:
-        sizes = []
-        for block in blocks:
-            meter.push(block)
-            file.write(np.ascontiguousarray(block).tobytes())
-            sizes.append(block.shape[1])
-        file.seek(0)
-        factor = np.float32(db_to_factor(loudness_db - meter.loudness()))
-        for n in sizes:
-            data = np.frombuffer(file.read(4 * n * channels), np.float32)
-            yield data.reshape(channels, n) * factor
-
-
-def _resampled(blocks: Iterable[Planar], rate: int, about: EncodedAudio) -> Iterator[Planar]:
-    resampler = Resampler(rate, about.sample_rate, about.channels)
-    for block in blocks:
-        yield resampler.push(block)
-    yield resampler.flush()
 
 
 def _cut(

@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     Args:
         shape: What comes out.
         sources: Names of the stored tensors.
-        make: Takes them in that order and returns float32 that shares no memory with them.
+        make: Takes them in that order and returns float32; it may use their memory.
     """
 
     shape: Shape
@@ -69,15 +69,15 @@ def spelling_of(names: Iterable[str]) -> str:
 
 
 def plain(stored: Tensor) -> Tensor:
-    """Copy a stored tensor to float32."""
-    return stored.to(torch.float32, copy=True)
+    """Return a stored tensor as float32."""
+    return stored.float()
 
 
 def fold(g: Tensor, v: Tensor) -> Tensor:
     """Return g · v / ‖v‖ in float32; norms over all dims but the first, in float64.
 
     Rows whose g is their norm, rounded to float32, are returned as they are, so that folding
-    undoes `unfold` to the bit.
+    undoes `unfold` to the bit. A float32 v is overwritten.
 
     Args:
         g: [C, 1, 1], any float type.
@@ -93,7 +93,7 @@ def fold(g: Tensor, v: Tensor) -> Tensor:
             "Take an undamaged copy of the checkpoint."
         )
     scale = torch.where(g.float() == norm.float(), 1.0, g.double() / norm).float()
-    return v.float() * scale
+    return v.float().mul_(scale)
 
 
 def unfold(w: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from dac_rocm.weights.layouts.base import (
     Layout,
     config_of,
 )
-from dac_rocm.weights.read import DTYPES, TensorFile
+from dac_rocm.weights.read import FLOATS, TensorFile
 
 PARTS = ("encoder", "decoder")
 """Halves of a codec."""
@@ -189,7 +189,7 @@ def _check(
         f"{source} {opened.dtypes[source]}"
         for name in expected.keys() & entries.keys()
         for source in entries[name].sources
-        if opened.dtypes[source] not in DTYPES.values()
+        if opened.dtypes[source] not in FLOATS
     ]
     problems = [
         _listed("missing", [name for name in expected if name not in entries]),

@@ -1,7 +1,7 @@
 """Checkpoint files, read lazily and without running anything that they hold.
 
-safetensors and torch's zip files are memory-mapped: names and shapes are known before a tensor is
-touched, and only wanted tensors are. This room must not know layouts.
+Names and shapes are known before a tensor is touched, and only wanted tensors are read, each to
+memory of its own. This room must not know layouts.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ WRAPPERS = ("state_dict", "model", "generator")
 """Keys under which training tools put the tensors."""
 EMBEDDED = "dac_rocm"
 """Metadata key under which our safetensors files hold their config.json."""
-DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
+FLOATS = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
 }
-"""Types that weights may have, and what safetensors calls them."""
+"""Types that weights may have, as safetensors spells them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class TensorFile:
         path: The file.
         shapes: Name to shape.
         dtypes: Name to type, as safetensors spells it (`F32`).
-        get: Gives a stored tensor, which may be a view into the mapped file.
+        get: Reads a stored tensor, to memory of its own.
         kwargs: `metadata.kwargs` of audiotools' container.
         embedded: The config.json that this package puts into its own files.
     """
@@ -106,22 +106,43 @@ def open_tensors(path: Path) -> TensorFile:
 
 def _open_safetensors(path: Path) -> TensorFile:
     try:
-        with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            shapes = {name: tuple(piece.get_shape()) for name, piece in slices.items()}
-            dtypes = {name: piece.get_dtype() for name, piece in slices.items()}
-            embedded = json.loads((file.metadata() or {}).get(EMBEDDED, "{}"))
+        with safe_open(path, framework="pt"):  # checks that header and data fit together
+            start, header = _header(path)
+        metadata = header.pop("__metadata__", {})
+        embedded = json.loads(metadata.get(EMBEDDED, "{}"))
     except (SafetensorError, ValueError) as error:
         raise WeightsError(
             f"{path}: {error} found; a whole safetensors file is expected. Download it again."
         ) from error
-    return TensorFile(path, shapes, dtypes, lambda name: _safetensor(path, name), embedded=embedded)
+
+    def get(name: str) -> Tensor:
+        facts = header[name]
+        return _read_tensor(
+            path, start + facts["data_offsets"][0], FLOATS[facts["dtype"]], facts["shape"]
+        )
+
+    shapes = {name: tuple(facts["shape"]) for name, facts in header.items()}
+    dtypes = {name: facts["dtype"] for name, facts in header.items()}
+    return TensorFile(path, shapes, dtypes, get, embedded=embedded)
 
 
-def _safetensor(path: Path, name: str) -> Tensor:
-    """Map the file for one tensor only, so that its pages are let go with it."""
-    with safe_open(path, framework="pt") as file:
-        tensor: Tensor = file.get_tensor(name)
+def _header(path: Path) -> tuple[int, dict[str, Any]]:
+    """Return where the data start, and the header of a safetensors file."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return 8 + length, json.loads(file.read(length))
+
+
+def _read_tensor(path: Path, start: int, dtype: torch.dtype, shape: list[int]) -> Tensor:
+    """Read one tensor to memory of its own: faster than a map and a copy, and never two copies."""
+    tensor = torch.empty(shape, dtype=dtype)
+    with path.open("rb") as file:
+        file.seek(start)
+        read = file.readinto(memoryview(tensor.flatten().view(torch.uint8).numpy()))
+    if read != tensor.nbytes:
+        raise WeightsError(
+            f"{path}: the file ended while it was read; a whole one is expected. Download it again."
+        )
     return tensor
 
 
@@ -142,9 +163,10 @@ def _open_pickled(path: Path) -> TensorFile:
     except (RuntimeError, EOFError, ValueError, KeyError) as error:
         raise _damaged(path, _first_line(error)) from error
     tensors, kwargs = _unwrap(path, data)
-    dtypes = {name: DTYPES.get(t.dtype, str(t.dtype)) for name, t in tensors.items()}
+    spelled = {dtype: name for name, dtype in FLOATS.items()}
+    dtypes = {name: spelled.get(t.dtype, str(t.dtype)) for name, t in tensors.items()}
     shapes = {name: tuple(t.shape) for name, t in tensors.items()}
-    return TensorFile(path, shapes, dtypes, tensors.__getitem__, kwargs)
+    return TensorFile(path, shapes, dtypes, lambda name: tensors[name].clone(), kwargs)
 
 
 def _starts_like_a_pickle(path: Path) -> bool:

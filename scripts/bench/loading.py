@@ -34,7 +34,8 @@ def measure(way: str, folder: Path) -> dict[str, float]:
     import dac_rocm
     from dac_rocm.weights import load_checkpoint
 
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         dac_rocm.load("tiny", device="cpu")
     before, start = peak(), time.perf_counter()
     if way == WAYS[0]:

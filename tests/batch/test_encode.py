@@ -13,7 +13,7 @@ from dac_rocm.batch import Encoding, Pair, clips, run
 from dac_rocm.batch.clips import alike, encode_clips, read_clip
 from dac_rocm.batch.run import Stopped, Watch
 from dac_rocm.errors import OutputError
-from dac_rocm.pipeline.encode import Options
+from dac_rocm.pipeline.encoding import Options
 
 GAP = 1e-4
 """Distance between the two nearest entries under which float32 may choose either."""

@@ -1,0 +1,75 @@
+"""What happens to audio between the decoder and the file: level, rate, a part of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from dac_rocm.audio.loudness import TARGET_DB, LoudnessMeter
+from dac_rocm.audio.reader import Planar
+from dac_rocm.audio.resample import Resampler
+from dac_rocm.encoded import EncodedAudio, Gain
+from dac_rocm.pipeline.level import db_to_factor
+
+
+def skipped(blocks: Iterable[Planar], skip: int) -> Iterator[Planar]:
+    """Leave out the first `skip` samples."""
+    for block in blocks:
+        n = min(skip, block.shape[1])
+        skip -= n
+        yield block[:, n:]
+
+
+def leveled(
+    blocks: Iterator[Planar], about: EncodedAudio, rate: int, live: bool
+) -> Iterator[Planar]:
+    """Undo what was done to the level before encoding.
+
+    Args:
+        blocks: Decoded audio [C, n].
+        about: What the encoded file says.
+        rate: Rate of `blocks` in Hz.
+        live: Do not wait for the loudness of the whole; undo Descript's gain instead.
+    """
+    level = about.level
+    if isinstance(level, Gain):
+        return _scaled(blocks, db_to_factor(-level.db))
+    if live:
+        return _scaled(blocks, db_to_factor(level.db - TARGET_DB))
+    return _to_loudness(blocks, level.db, rate, about.channels)
+
+
+def _scaled(blocks: Iterable[Planar], factor: float) -> Iterator[Planar]:
+    for block in blocks:
+        yield block * np.float32(factor)
+
+
+def _to_loudness(
+    blocks: Iterable[Planar], loudness_db: float, rate: int, channels: int
+) -> Iterator[Planar]:
+    """Bring the whole to a loudness: keep it on disk until that is measured.
+
+    All channels get one gain, so the balance stays; the original measures each alone and loses it.
+    """
+    meter = LoudnessMeter(rate, channels)
+    with tempfile.TemporaryFile() as file:
+        sizes = []
+        for block in blocks:
+            meter.push(block)
+            file.write(np.ascontiguousarray(block).tobytes())
+            sizes.append(block.shape[1])
+        file.seek(0)
+        factor = np.float32(db_to_factor(loudness_db - meter.loudness()))
+        for n in sizes:
+            data = np.frombuffer(file.read(4 * n * channels), np.float32)
+            yield data.reshape(channels, n) * factor
+
+
+def resampled(blocks: Iterable[Planar], rate: int, about: EncodedAudio) -> Iterator[Planar]:
+    """Bring audio from `rate` Hz to the original rate."""
+    resampler = Resampler(rate, about.sample_rate, about.channels)
+    for block in blocks:
+        yield resampler.push(block)
+    yield resampler.flush()
