@@ -19,7 +19,7 @@ from dac_rocm.dacvae import DACVAE
 from dac_rocm.encoded import EncodedAudio
 from dac_rocm.nn.gaussian import Gaussian
 from dac_rocm.pipeline.arrays import array_reader
-from dac_rocm.pipeline.encode import encode_audio
+from dac_rocm.pipeline.encode import encode_whole
 from dac_rocm.pipeline.encoding import Encoding, Options, choose_level
 
 CLIP_VALUES = 1 << 22
@@ -98,10 +98,10 @@ def encode_clips(
     """Encode clips in one batch, each as if alone."""
     if len(clips) == 1:
         (clip,) = clips
-        alone = encode_audio(model, clip.audio, model.sample_rate, **vars(options))
+        alone = encode_whole(model, lambda: array_reader(clip.audio, model.sample_rate), options)
         return [replace(alone, **clip.facts)]
     parts = [_part(model, clip, options) for clip in clips]
-    rows = [row for encoding, audio in parts for row in encoding._batch(audio)]
+    rows = [row for encoding, audio in parts for row in encoding.batch(audio)]
     asked = {"n_codebooks": options.n_codebooks} if isinstance(model, DAC) else {}
     results = iter(model.encode_many(rows, **asked))
     return [

@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
     if args.input == "-" or args.output == "-":
         return _stream(args)
     target = args.output or default_target(args.input, ".wav")
-    model = load_model(args, parts="decoder", default=_recorded(read_info(args.input).model.name))
+    model = load_model(
+        args, parts="decoder", default=_default(args, read_info(args.input).model.name)
+    )
     summary = decode_file(
         model,
         args.input,
@@ -89,11 +91,25 @@ def run(args: argparse.Namespace) -> int:
     return 1 if summary.lost else 0
 
 
+def _default(args: argparse.Namespace, name: str) -> str:
+    return args.model or _recorded(name)
+
+
 def _recorded(name: str) -> str:
-    """Name of the model that a file says made it, if that can be loaded by name."""
+    """Name of the model that a file says made it, if that can be loaded by name.
+
+    Raises:
+        SourceError: The file names a model that is not known by name.
+    """
+    from dac_rocm.errors import SourceError
     from dac_rocm.presets import is_known
 
-    return name if is_known(name) else "tiny"
+    if name and not is_known(name):
+        raise SourceError(
+            f"a file made by model {name!r} found, which is not known by name; a model is "
+            "expected. Say which with --model (a folder, file or Hub id)."
+        )
+    return name or "tiny"
 
 
 def _batch(args: argparse.Namespace) -> int:
@@ -108,7 +124,7 @@ def _batch(args: argparse.Namespace) -> int:
     if isinstance(work, int):
         return work
     found, pairs = work
-    model = load_model(args, parts="decoder", default=_first_recorded(pairs))
+    model = load_model(args, parts="decoder", default=args.model or _first_recorded(pairs))
     decoding = Decoding(
         model=model,
         subtype=args.subtype,
@@ -141,7 +157,7 @@ def _stream(args: argparse.Namespace) -> int:
     lost: list[LostBlock] | None = [] if args.salvage else None
     with _opened(args, lost) as stored, opened_output(args.output or "-", args.force) as file:
         about = stored.about
-        model = load_model(args, parts="decoder", default=_recorded(about.model.name))
+        model = load_model(args, parts="decoder", default=_default(args, about.model.name))
         _say_level(about)
         whole = args.start is None and args.stop is None
         blocks = decode_blocks(

@@ -21,12 +21,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(models)
         return 0
-    row = "{:<22}{:<8}{:>6}{:>7}  {:<28}{}"
+    width = 2 + max(len(m["name"]) for m in models)
+    row = f"{{:<{width}}}{{:<8}}{{:>6}}{{:>7}}  {{:<28}}{{}}"
     print(row.format("name", "kind", "Hz", "kbps", "licence", "from"))
     for m in models:
         kbps = f"{m['kbps']:.2f}" if m["kbps"] is not None else "-"
         licence = m["license"] or "see its card"
         print(row.format(m["name"], m["kind"], m["sample_rate"], kbps, licence, m["origin"]))
         if m["note"]:
-            print(f"{'':<22}{m['note']}")
+            print(f"{'':<{width}}{m['note']}")
     return 0

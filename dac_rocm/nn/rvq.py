@@ -47,7 +47,7 @@ class VectorQuantize(nn.Module):
         self.in_proj = nn.Conv1d(width, codebook_dim, 1)
         self.out_proj = nn.Conv1d(codebook_dim, width, 1)
         entries = torch.randn(codebook_size, codebook_dim)
-        self.codebook = nn.Embedding.from_pretrained(entries, freeze=False)
+        self.codebook = nn.Embedding(codebook_size, codebook_dim, _weight=entries)
         self.normalise()
 
     def normalise(self) -> None:

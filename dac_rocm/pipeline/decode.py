@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
 from numpy.typing import NDArray
 
 from dac_rocm.audio.reader import Planar
@@ -231,11 +232,10 @@ class _Decoding:
             yield run(network, self.model.to_z(_tensor(data)), tile=self.tile)
 
     def _planar(self, audio: torch.Tensor) -> Planar:
-        y = audio.float()
-        if self.model.config.audio_channels == 1:
-            y = y[:, 0]
-        else:
-            y = y[0] if self.about.channels > 1 else y[0].mean(0, keepdim=True)
+        mono = self.model.config.audio_channels == 1
+        y = rearrange(audio.float(), "c 1 t -> c t" if mono else "1 c t -> c t")
+        if not mono and self.about.channels == 1:
+            y = y.mean(0, keepdim=True)
         samples: Planar = y.cpu().numpy()
         if not np.isfinite(samples).all():
             raise AudioError(

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 
@@ -50,15 +50,26 @@ class EncodeSummary:
         return 8e-3 * self.file_bytes / self.seconds
 
 
-def encode_audio(model: Codec, audio: Any, sample_rate: int, **options: Any) -> EncodedAudio:
+def encode_audio(
+    model: Codec,
+    audio: Any,
+    sample_rate: int,
+    *,
+    n_codebooks: int | None = None,
+    loudness: bool = True,
+    gain_db: float | None = None,
+    latents_dtype: str = "float32",
+) -> EncodedAudio:
     """Encode audio of any rate, as `encode_file` does.
 
     Args:
         model: DAC or DACVAE with an encoder.
         audio: [T] or [C, T], numpy or torch, float around ±1.
         sample_rate: Its rate in Hz.
-        **options: Fields of `Options`: `n_codebooks`, `loudness`, `gain_db`, `latents_dtype`,
-            `tile`, `max_memory`.
+        n_codebooks: Codebooks to use, 1..N; None for all.
+        loudness: Bring codebook models' input to −16 LUFS.
+        gain_db: A gain to use instead; None measures.
+        latents_dtype: `float32` or `float16`, for continuous models.
 
     Returns:
         Codes or latents with all that is needed to decode them.
@@ -67,28 +78,52 @@ def encode_audio(model: Codec, audio: Any, sample_rate: int, **options: Any) -> 
         ShapeError: Wrong rank, type, number of channels or of codebooks.
         AudioError: No samples, NaN or infinite ones.
     """
-    return encode_whole(model, lambda: array_reader(audio, sample_rate), Options(**options))
+    options = Options(
+        n_codebooks=n_codebooks, loudness=loudness, gain_db=gain_db, latents_dtype=latents_dtype
+    )
+    return encode_whole(model, lambda: array_reader(audio, sample_rate), options)
 
 
+@overload
 def encode_file(
+    model: Codec, source: str | os.PathLike[str], target: None = None, **options: Any
+) -> EncodedAudio: ...
+
+
+@overload
+def encode_file(
+    model: Codec, source: str | os.PathLike[str], target: str | os.PathLike[str], **options: Any
+) -> EncodeSummary: ...
+
+
+def encode_file(  # type: ignore[misc] # the overloads name the options only here
     model: Codec,
     source: str | os.PathLike[str],
     target: str | os.PathLike[str] | None = None,
     *,
+    n_codebooks: int | None = None,
+    loudness: bool = True,
+    gain_db: float | None = None,
+    latents_dtype: str = "float32",
     format: str | None = None,  # noqa: A002 - the word everybody uses for it
     overwrite: bool = False,
-    **options: Any,
-) -> Any:
+    tile: int | None = None,
+    max_memory: int | None = None,
+) -> EncodedAudio | EncodeSummary:
     """Encode an audio file of any length in bounded memory.
 
     Args:
         model: DAC or DACVAE with an encoder.
         source: Any file that libsndfile reads, 1 to 8 channels, any rate.
         target: `.dacz` or `.dac` to write; None returns the codes.
+        n_codebooks: Codebooks to use, 1..N; None for all.
+        loudness: Bring codebook models' input to −16 LUFS.
+        gain_db: A gain to use instead; None measures.
+        latents_dtype: `float32` or `float16`, for continuous models.
         format: `dacz` or `dac`; None takes it from the suffix of `target`.
         overwrite: Replace an existing target.
-        **options: Fields of `Options`: `n_codebooks`, `loudness`, `gain_db`, `latents_dtype`,
-            `tile`, `max_memory`.
+        tile: Samples at the model's rate per push of the engine; None lets the model choose.
+        max_memory: Bytes that activations may take, where `tile` is None.
 
     Returns:
         `EncodedAudio` without a target, else `EncodeSummary`.
@@ -98,7 +133,14 @@ def encode_file(
         ShapeError: The model does not take so many channels, or has not so many codebooks.
         OutputError: The target exists, or cannot be written.
     """
-    chosen = Options(**options)
+    chosen = Options(
+        n_codebooks=n_codebooks,
+        loudness=loudness,
+        gain_db=gain_db,
+        latents_dtype=latents_dtype,
+        tile=tile,
+        max_memory=max_memory,
+    )
     if target is None:
         return encode_whole(model, lambda: open_audio(source), chosen)
     if container_format(target, format) == "dac":

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
 from numpy.typing import NDArray
 
 from dac_rocm import checks
@@ -134,11 +135,11 @@ class Encoding:
         total = 0
         for block in _rechunked(self._resampled(), self.tile):
             total += block.shape[1]
-            yield self._plain(stream.push(self._batch(self.leveling.apply(block))))
+            yield self._plain(stream.push(self.batch(self.leveling.apply(block))))
         extra = self._extra(total)
         if extra:
             silence = np.zeros((self.reader.channels, extra), np.float32)
-            yield self._plain(stream.push(self._batch(silence)))
+            yield self._plain(stream.push(self.batch(silence)))
         yield self._plain(stream.flush())
 
     def _resampled(self) -> Iterator[Planar]:
@@ -159,12 +160,13 @@ class Encoding:
         wanted = descript_frames(config, self.length, self.reader.sample_rate)
         return max(0, wanted - frames_for(config, total)) * config.hop_length
 
-    def _batch(self, audio: Planar) -> torch.Tensor:
+    def batch(self, audio: Planar) -> torch.Tensor:
+        """Make samples [C, n] the rows that the model takes [B, A, n]."""
         x = torch.from_numpy(np.ascontiguousarray(audio))
         wanted = self.model.config.audio_channels
         if wanted == 1:
-            return x[:, None]
-        return x.expand(wanted, -1)[None]
+            return rearrange(x, "c t -> c 1 t")
+        return rearrange(x.expand(wanted, -1), "c t -> 1 c t")  # mono is duplicated
 
     def _plain(self, result: Any) -> NDArray[Any]:
         if not isinstance(result, Gaussian):

@@ -141,8 +141,14 @@ class FixedPush:
             elif isinstance(step, Tanh):
                 x = torch.tanh(x)
             if past is not None:
-                after.append(both.narrow(time, both.shape[time] - stage.past, stage.past).clone())
+                rest = both.narrow(time, both.shape[time] - stage.past, stage.past)
+                after.append(canonical(rest))
         return (x, *after)
+
+
+def canonical(x: Tensor) -> Tensor:
+    """Copy `x` to new memory; its strides then follow from its shape, also along axes of 1."""
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _extend(kernel: GpuKernel, past: Tensor | None, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from dac_rocm.errors import BackendError, ShapeError
 from dac_rocm.geometry import output_length, step_length
 from dac_rocm.ops.platform import float32_precision
-from dac_rocm.runtime.fixed import FixedPush, Push
+from dac_rocm.runtime.fixed import FixedPush, Push, canonical
 from dac_rocm.runtime.gpu import GpuNetwork
 
 ENDLESS = 1 << 60
@@ -138,7 +138,7 @@ class FixedFlow:
 
     def _one(self, x: Tensor) -> Tensor:
         network, runner = self.fixed.network, self.runner
-        inputs = network.enter(x)
+        inputs = canonical(network.enter(x))
         if runner.steady is not None and not self._touches_an_edge():
             y, *state = runner.steady(inputs, *self._state)
         else:

@@ -138,7 +138,7 @@ def _read_tensor(path: Path, start: int, dtype: torch.dtype, shape: list[int]) -
     tensor = torch.empty(shape, dtype=dtype)
     with path.open("rb") as file:
         file.seek(start)
-        read = file.readinto(memoryview(tensor.flatten().view(torch.uint8).numpy()))
+        read = file.readinto(tensor.flatten().view(torch.uint8).numpy().data)
     if read != tensor.nbytes:
         raise WeightsError(
             f"{path}: the file ended while it was read; a whole one is expected. Download it again."
