@@ -6,7 +6,6 @@ Each file is written by `scripts/make_configs.py`. This room must import neither
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -136,11 +135,6 @@ def is_known(name: str) -> bool:
 def preset(name: str) -> Preset | None:
     """Return the preset with this name, or None."""
     return next((known for known in list_presets() if known.name == name), None)
-
-
-def presets_of(repo: str) -> Iterator[Preset]:
-    """Yield the presets whose weights are in this repo of the Hub."""
-    return (known for known in list_presets() if known.repo == repo)
 
 
 def _read(path: Path) -> Preset:

@@ -30,7 +30,7 @@ import torch  # noqa: E402
 from training.codebooks import start_codebooks  # noqa: E402
 from training.data import Corpus  # noqa: E402
 from training.loop import Plan, Trainer  # noqa: E402
-from training.network import Codec, make_config, rvq_from_vae, start_weights  # noqa: E402
+from training.network import Codec, make_config, start_as_transform, start_gaussian, start_weights  # noqa: E402
 
 
 def parse() -> argparse.Namespace:
@@ -54,26 +54,31 @@ def parse() -> argparse.Namespace:
 
 
 def starting_net(args: argparse.Namespace, corpus: Corpus) -> Codec:
-    """Build the network, from fresh weights or from the smoothed ones of another run."""
+    """Build the network, from a transform or from the smoothed weights of another run."""
     net = Codec(make_config(args.kind))
     start_weights(net, args.seed)
     if args.start is None:
-        return net
-    state = torch.load(args.start, weights_only=True)
-    if state["plan"]["kind"] == args.kind:
-        net.load_state_dict(state["smooth"])
-        return net
-    vae = Codec(make_config("vae"))
-    vae.load_state_dict(state["smooth"])
-    rvq_from_vae(vae, net)
-    left = start_codebooks(net.quantizer, latents(net, corpus, args.seed), args.seed)
-    print("variance left after each codebook:", " ".join(f"{v:.4f}" for v in left), flush=True)
+        x = torch.from_numpy(corpus.batch(args.seed + 2, 0, 128, 2 * args.length))
+        print(f"energy lost by the transform: {start_as_transform(net, x):.4f}", flush=True)
+    else:
+        state = torch.load(args.start, weights_only=True)
+        if state["plan"]["kind"] == args.kind:
+            net.load_state_dict(state["smooth"])
+            return net
+        halves = {n: t for n, t in state["smooth"].items() if not n.startswith("quantizer")}
+        net.load_state_dict(halves, strict=False)
+    z = latents(net, corpus, args.seed)
+    if args.kind == "vae":
+        start_gaussian(net, z)
+    else:
+        left = start_codebooks(net.quantizer, z, args.seed)
+        print("variance left by each codebook:", *(f"{v:.4f}" for v in left), flush=True)
     return net
 
 
 @torch.no_grad()
-def latents(net: Codec, corpus: Corpus, seed: int, batches: int = 150) -> torch.Tensor:
-    """Encode training segments: [n, D], about 30,000 frames."""
+def latents(net: Codec, corpus: Corpus, seed: int, batches: int = 120) -> torch.Tensor:
+    """Encode training segments: [n, D], about 24,000 frames."""
     found = []
     for i in range(batches):
         z = net.encoder(torch.from_numpy(corpus.batch(seed + 1, i, 8, 8000)))

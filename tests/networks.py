@@ -18,7 +18,6 @@ from dac_rocm.dacvae import DACVAE
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.weights.stamp import stamp_of
 
-
 torch.set_num_threads(1)  # these networks are too small to share: threads would only wait
 
 
@@ -174,9 +173,9 @@ def frames(model: Codec, batch: int, n: int, seed: int = 0) -> Tensor:
     if isinstance(model, DAC):
         shape = (batch, model.rvq.n_codebooks, n)
         return torch.randint(model.rvq.codebook_size, shape, generator=generator)
-    return torch.randn(batch, model.latent_channels, n, generator=generator, dtype=torch.float64).to(
-        model.dtype
-    )
+    return torch.randn(
+        batch, model.latent_channels, n, generator=generator, dtype=torch.float64
+    ).to(model.dtype)
 
 
 def gaps(model: DAC, z: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""`dac-rocm doctor`: what this machine is, what was chosen for it, and whether it computes rightly."""
+"""`dac-rocm doctor`: what this machine is, what was chosen, and whether it computes rightly."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import math
 import os
 import platform as machine
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +19,8 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from dac_rocm.choice import Choice
-from dac_rocm.doctor.probes import LIMITS, Probe, probes
+from dac_rocm.doctor.probes import LIMITS, Probe, make_probes
+from dac_rocm.errors import BackendError
 from dac_rocm.ops import platform
 from dac_rocm.ops.snake import ENVIRONMENT, choose_snake
 from dac_rocm.runtime.backends import conv_backend
@@ -95,7 +96,7 @@ def diagnose(devices: Sequence[str] | None = None) -> Report:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # what they would say is in the report
         pairs = [(name, dtype) for name in names for dtype in dtypes_of(name)]
-        table = probes()
+        table = make_probes()
         checks = [examine(probe, *pair) for pair in pairs for probe in table]
         return Report(facts(), dict(choices(pairs)), tuple(checks))
 
@@ -134,11 +135,16 @@ def choices(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Choice]]:
     yield "dtype", choose_dtype("auto", device.name)
     for name, dtype in pairs:
         x = torch.zeros(1, 1, 1, device=name, dtype=DTYPES[dtype])
-        yield f"snake on {name} in {dtype}", choose_snake(x, x)
-        yield (
-            f"network on {name} in {dtype}",
-            choose_profile("auto", torch.device(name), DTYPES[dtype]),
-        )
+        yield f"snake on {name} in {dtype}", _chosen(choose_snake, x, x)
+        network = _chosen(choose_profile, "auto", x.device, x.dtype)
+        yield f"network on {name} in {dtype}", network
+
+
+def _chosen(choose: Callable[..., Choice], *args: object) -> Choice:
+    try:
+        return choose(*args)
+    except BackendError as error:
+        return Choice("none", str(error))
 
 
 def examine(probe: Probe, device: str, dtype: str) -> Check:

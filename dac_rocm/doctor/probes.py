@@ -50,7 +50,7 @@ class Probe:
         return float((found - self.truth).abs().max() / self.truth.abs().max())
 
 
-def probes() -> tuple[Probe, ...]:
+def make_probes() -> tuple[Probe, ...]:
     """Make every probe with its true result.
 
     Convolutions are checked against sums of products, in which no library has a hand; the bundled

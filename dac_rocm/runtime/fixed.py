@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dac_rocm.errors import ShapeError
-from dac_rocm.lowering import Close, Conv, Open, Steps, Tanh, Transposed
+from dac_rocm.lowering import Close, Conv, Open, Step, Steps, Tanh, Transposed
 from dac_rocm.runtime.gpu import GpuKernel, GpuNetwork
 
 Push = Callable[..., tuple[Tensor, ...]]
@@ -130,8 +130,6 @@ class FixedPush:
             if kernel is not None:
                 both = _extend(kernel, past, x)
                 x = kernel.convolve(both.narrow(time, 0, stage.window))
-                if number is not None and lengths is not None:
-                    x = _inside(x, number * stage.size - stage.delay, lengths[i], time)
             elif isinstance(step, Open):
                 held.append(x)
                 continue
@@ -140,6 +138,8 @@ class FixedPush:
                 x = x + both.narrow(time, 0, stage.size)
             elif isinstance(step, Tanh):
                 x = torch.tanh(x)
+            if number is not None and lengths is not None and _leaks(step):
+                x = _inside(x, number * stage.size - stage.delay, lengths[i], time)
             if past is not None:
                 rest = both.narrow(time, both.shape[time] - stage.past, stage.past)
                 after.append(canonical(rest))
@@ -153,6 +153,11 @@ def canonical(x: Tensor) -> Tensor:
 
 def _extend(kernel: GpuKernel, past: Tensor | None, x: Tensor) -> Tensor:
     return kernel.activate(x) if past is None else kernel.extend(past, x)
+
+
+def _leaks(step: Step) -> bool:
+    """A step that can make something of nothing: by its bias, or by a signal that is longer."""
+    return step.crop > 0 if isinstance(step, Close) else isinstance(step, Conv | Transposed)
 
 
 def _inside(y: Tensor, first: Tensor, lengths: Tensor, time: int) -> Tensor:

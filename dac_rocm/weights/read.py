@@ -109,8 +109,8 @@ def _open_safetensors(path: Path) -> TensorFile:
         with safe_open(path, framework="pt"):  # checks that header and data fit together
             start, header = _header(path)
         metadata = header.pop("__metadata__", {})
-        embedded = json.loads(metadata.get(EMBEDDED, "{}"))
-    except (SafetensorError, ValueError) as error:
+        embedded = dict(json.loads(metadata.get(EMBEDDED, "{}")))
+    except (SafetensorError, ValueError, TypeError) as error:
         raise WeightsError(
             f"{path}: {error} found; a whole safetensors file is expected. Download it again."
         ) from error

@@ -78,7 +78,7 @@ class Trainer:
             n: p for n, p in net.named_parameters() if "codebook" not in n and p.requires_grad
         }
         self.optimizer = torch.optim.AdamW(
-            list(self.weights.values()), lr=plan.learning_rate, betas=(0.8, 0.99), weight_decay=1e-3
+            list(self.weights.values()), lr=plan.learning_rate, betas=(0.9, 0.99), weight_decay=1e-3
         )
         self.smooth = {n: p.detach().clone() for n, p in net.named_parameters()}
         self.encoder: nn.Module | Callable[..., Tensor] = net.encoder

@@ -25,8 +25,15 @@ STRIDES = (5, 4, 4, 4)
 """A large stride first: half the arithmetic of Descript's order at the same hop."""
 WIDTHS = (16, 32, 64, 128, 192)
 DILATIONS = (1, 3)
-Z_CHANNELS = 64
-LATENTS = 64
+BRANCH_SCALE = 0.03
+"""Of the last convolution of a residual branch, before training."""
+TRACE = 0.02
+"""Of the random weights that stay beside a transform."""
+SHAPING = 0.4
+"""Bands are weighed by their energy to minus this power: 0 is plain SNR, 1 the same everywhere."""
+TRUNK_ALPHA = 0.03
+"""Snake frequency at which x + sin²(αx)/α is nearly x."""
+Z_CHANNELS = 128
 CODEBOOKS, ENTRIES, ENTRY_DIM = 16, 1024, 8
 """160 bits per frame of 320 samples: 8 kbit/s."""
 
@@ -56,7 +63,6 @@ def halves(widths: tuple[int, ...], strides: tuple[int, ...], z: int) -> tuple[H
             levels=up,
             out_channels=1,
             last_kernel=7,
-            final_tanh=True,
             dilations=DILATIONS,
         ),
     )
@@ -102,6 +108,8 @@ class Codec(nn.Module):
         """Code and decode [B, 1, T] as the package does: no noise, no straight-through."""
         z = self.encoder(x)
         if isinstance(self.config.bottleneck, RVQConfig):
+            for quantizer in self.quantizer.quantizers:
+                quantizer.normalise()
             return self.decoder(self.quantizer(z, n_codebooks).z)
         return self.decoder(self.quantizer.decode(self.quantizer(z).mode()))
 
@@ -112,44 +120,112 @@ def _plain_snake(self: Snake1d, x: Tensor) -> Tensor:
 
 
 def start_weights(net: Codec, seed: int) -> None:
-    """Draw weights that keep the level of the signal; residual branches start at half.
-
-    The last convolution starts small: a saturated tanh learns nothing.
-    """
+    """Draw weights that keep the level of the signal; residual branches start near nothing."""
     torch.manual_seed(seed)
     for name, module in net.named_modules():
         if isinstance(module, nn.Conv1d | nn.ConvTranspose1d):
             taps = module.kernel_size[0] / (
                 module.stride[0] if isinstance(module, nn.ConvTranspose1d) else 1
             )
-            scale = 0.5 if name.endswith("block.3") and module.kernel_size[0] == 1 else 1.0
+            branch_end = name.endswith("block.3") and module.kernel_size[0] == 1
+            scale = BRANCH_SCALE if branch_end else 1.0
             nn.init.normal_(module.weight, std=scale / math.sqrt(module.in_channels * taps))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    with torch.no_grad():
-        net.decoder.model[len(net.config.decoder.levels) + 2].weight *= 0.05
-    if isinstance(net.quantizer, GaussianBottleneck):
-        half = net.quantizer.in_proj.out_channels // 2
-        with torch.no_grad():
-            net.quantizer.in_proj.weight[half:] *= 0.1
-            net.quantizer.in_proj.bias[half:] = -4.0
+
+
+def mdct(bands: int) -> Tensor:
+    """Return the MDCT with a sine window [bands, 2 bands]; its adjoint inverts it.
+
+    Source: Princen, Johnson and Bradley 1987 (doi:10.1109/ICASSP.1987.1169405).
+    """
+    n = torch.arange(2 * bands, dtype=torch.float64)
+    k = torch.arange(bands, dtype=torch.float64)[:, None]
+    wave = torch.cos(math.pi / bands * (n + 0.5 + bands / 2) * (k + 0.5))
+    return (math.sqrt(2 / bands) * torch.sin(math.pi * (n + 0.5) / (2 * bands)) * wave).float()
 
 
 @torch.no_grad()
-def rvq_from_vae(vae: Codec, rvq: Codec) -> None:
-    """Copy both halves; the encoder's last convolution takes in the Gaussian's two projections.
+def start_as_transform(net: Codec, x: Tensor) -> float:
+    """Make the trunk a tree of MDCTs with the best linear code of its bands, before training.
 
-    The new z is what the old decoder took: out_proj(mean).
+    Trunk rows keep a trace of their random weights, the other channels all of them, so that both
+    learn. A network started at random needed an hour for what this gives at once.
+
+    Args:
+        net: Network with `start_weights`.
+        x: Training audio [B, 1, T] for the statistics.
+
+    Returns:
+        Share of the energy of x that the linear code loses.
     """
-    rvq.encoder.load_state_dict(vae.encoder.state_dict())
-    rvq.decoder.load_state_dict(vae.decoder.state_dict())
-    latent = vae.quantizer.out_proj.in_channels
-    into, out = vae.quantizer.in_proj, vae.quantizer.out_proj
-    mix = out.weight[:, :, 0] @ into.weight[:latent, :, 0]
-    last = rvq.encoder.block[-1]
-    bias = mix @ last.bias + out.weight[:, :, 0] @ into.bias[:latent] + out.bias
-    last.weight.copy_(torch.einsum("oc,cik->oik", mix, last.weight))
-    last.bias.copy_(bias)
+    encoder, decoder = net.encoder.block, net.decoder.model
+    levels = net.config.encoder.levels
+    _trunk_snakes(net)
+    _identity(encoder[0], 1), _identity(decoder[len(levels) + 2], 1)
+    active, bands, energy = 1, x, float(x.square().mean())
+    for i, level in enumerate(levels, 1):
+        basis = torch.zeros(active * level.stride, active, level.kernel)
+        for c in range(active):
+            basis[c * level.stride : (c + 1) * level.stride, c] = mdct(level.stride)
+        bands = F.conv1d(bands, basis, stride=level.stride, padding=level.padding)
+        kept = bands.square().mean((0, 2)).argsort(descending=True)[: level.width].sort().values
+        bands, basis = bands[:, kept], basis[kept]
+        down, up = encoder[i].block[-1], decoder[len(levels) + 1 - i].block[1]
+        down.weight[: len(kept)] *= TRACE
+        up.weight[:, :active] *= TRACE
+        down.weight[: len(kept), :active] += basis
+        up.weight[: len(kept), :active] += basis
+        active = len(kept)
+    return _best_linear_code(net, bands, energy)
+
+
+def _best_linear_code(net: Codec, bands: Tensor, energy: float) -> float:
+    """Set the innermost convolutions to the principal axes of the bands [B, C, F]."""
+    first, last = net.decoder.model[0], net.encoder.block[-1]
+    points = bands.transpose(1, 2).reshape(-1, bands.shape[1])
+    weight = (points.square().mean(0) + 1e-8) ** (-SHAPING / 2)
+    shaped = points * weight
+    _, vectors = torch.linalg.eigh(shaped.T @ shaped / len(shaped))
+    axes = vectors[:, -last.out_channels :].flip(1)
+    into, out = (axes * weight[:, None]).T, axes / weight[:, None]
+    last.weight *= TRACE
+    first.weight[: len(axes)] *= TRACE
+    last.weight[:, : len(axes), last.kernel_size[0] // 2] += into
+    first.weight[: len(axes), :, first.kernel_size[0] // 2] += out
+    lost = (points - points @ into.T @ out.T).square().sum(1).mean()
+    return float(lost) / (energy * net.config.hop_length)
+
+
+def _trunk_snakes(net: Codec) -> None:
+    """Make every snake outside the residual branches nearly linear."""
+    for name, module in net.named_modules():
+        if isinstance(module, Snake1d) and name.count("block") + name.count("model") < 3:
+            module.alpha.fill_(TRUNK_ALPHA)
+
+
+def _identity(conv: nn.Conv1d, channels: int) -> None:
+    conv.weight[:channels] *= TRACE
+    conv.weight[0, 0, conv.kernel_size[0] // 2] += 1.0
+
+
+@torch.no_grad()
+def start_gaussian(net: Codec, z: Tensor, noise: float = 0.1) -> None:
+    """Set the Gaussian's projections from z [n, D] of a network without a bottleneck.
+
+    The latents are the principal components at unit variance; the noise is `noise` times the
+    total deviation of z in each, at most half.
+    """
+    into, out = net.quantizer.in_proj, net.quantizer.out_proj
+    n, mean = out.in_channels, z.mean(0)
+    values, axes = torch.linalg.eigh(torch.cov(z.T))
+    values, axes = values.flip(0)[:n].clamp(min=1e-8), axes.flip(1)[:, :n]
+    deviation = values.sqrt()
+    into.weight.zero_(), into.bias.zero_()
+    into.weight[:n, :, 0] = axes.T / deviation[:, None]
+    into.bias[:n] = -(mean @ axes) / deviation
+    into.bias[n:] = 2 * (noise * deviation.square().mean().sqrt() / deviation).clamp(max=0.5).log()
+    out.weight[:, :, 0], out.bias[:] = axes * deviation, mean
 
 
 def straight_through(

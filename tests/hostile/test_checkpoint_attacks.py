@@ -254,10 +254,10 @@ def test_a_config_of_another_codec(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "a")
 
 
-def test_a_damaged_embedded_config(tmp_path: Path) -> None:
-    save_file(
-        {"encoder.block.0.weight": torch.ones(1)}, tmp_path / "a.safetensors", {"dac_rocm": "{"}
-    )
+@pytest.mark.parametrize("text", ["{", "3", "[1]", "null", '"x"'])
+def test_a_damaged_embedded_config(text: str, tmp_path: Path) -> None:
+    tensors = {"encoder.block.0.weight": torch.ones(1)}
+    save_file(tensors, tmp_path / "a.safetensors", {"dac_rocm": text})
     with pytest.raises(WeightsError, match="whole safetensors file"):
         load_checkpoint(tmp_path / "a.safetensors")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 
 import networks as nw
@@ -74,7 +75,7 @@ def test_fast_streams_as_it_runs_whole(shape, half):
     network, x = fast(model, half), signal(model, half, 31)
     flow, unit = Flow(network), model.hop_length if half == "encoder" else 1
     cuts = [0, unit, unit, 4 * unit + unit // 2, 30 * unit, x.shape[-1]]
-    pieces = [flow.push(x[..., a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    pieces = [flow.push(x[..., a:b]) for a, b in itertools.pairwise(cuts)]
     pieces.append(flow.push(x[..., :0], end=True))
     assert (torch.cat(pieces, -1) - run(network, x)).abs().max() <= FLOAT32_LAW
 

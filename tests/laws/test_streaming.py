@@ -35,7 +35,8 @@ def cut(x, sizes):
 def assert_same(found, wanted):
     assert found.shape == wanted.shape
     if found.is_floating_point():
-        assert (found - wanted).abs().max() <= LAW[torch.float64]
+        worst = (found - wanted).abs().max() if found.numel() else 0
+        assert worst <= LAW[torch.float64]
     else:
         assert torch.equal(found, wanted)
 
@@ -84,7 +85,7 @@ def test_reflection_in_numbers():
     short = torch.ones(1, 1, hop // 2)  # no longer than the pad: zeros
     assert model.pad(short)[0, 0, hop // 2 :].eq(0).all()
     barely = torch.arange(1.0, hop // 2 + 2).reshape(1, 1, -1)
-    assert model.pad(barely)[0, 0, -1] == 2 if False else model.pad(barely).shape[-1] == hop
+    assert model.pad(barely).shape[-1] == hop
     assert model.pad(barely)[0, 0, hop // 2 + 1 :].ne(0).all()
 
 
@@ -98,7 +99,9 @@ def test_encoder_latency_is_exact(shape):
     assert lag.seconds == lag.samples / model.sample_rate
     x = nw.noise(1, channels, lag.samples + 4 * hop)
     for f in range(3):
-        first = stream.push(x[..., : (f + 1) * hop + lag.samples - 1] if f == 0 else x[..., : hop - 1])
+        first = stream.push(
+            x[..., : (f + 1) * hop + lag.samples - 1] if f == 0 else x[..., : hop - 1]
+        )
         assert whole(first).shape[-1] == 0
         assert whole(stream.push(x[..., :1])).shape[-1] == 1
     assert stream.latency == lag
@@ -261,7 +264,8 @@ def test_the_end_of_a_stream(shape):
 def test_empty_pushes(shape):
     """The same types as ever, with a time axis of 0, never None."""
     model = nw.shared(shape)
-    channels, like = model.config.audio_channels, whole(model.encode(nw.noise(1, 2, 99)[:, :1].expand(1, model.config.audio_channels, 99)))
+    channels = model.config.audio_channels
+    like = whole(model.encode(nw.noise(1, channels, 99)))
     encoder, decoder = stream_encoder(model), stream_decoder(model)
     empty = whole(encoder.push(torch.zeros(1, channels, 0)))
     assert empty.shape == (*like.shape[:2], 0)

@@ -289,6 +289,11 @@ def test_agc_is_known_by_its_fields() -> None:
         plan(shapes_of("descript_16khz"), fields)
 
 
+def test_a_bottleneck_alone_is_refused() -> None:
+    with pytest.raises(WeightsMismatchError, match="neither an encoder nor a decoder"):
+        plan({"quantizer.in_proj.weight": (4, 8, 1)}, sample_rate=48000)
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownLayoutError, match=r"lstm\.weight"):
         plan({"lstm.weight": (3, 3)})
