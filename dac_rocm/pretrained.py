@@ -12,7 +12,7 @@ from dac_rocm.choice import Choice
 from dac_rocm.config import CodecConfig
 from dac_rocm.encoded import ModelStamp
 from dac_rocm.runtime.select import DTYPES, choose_device, choose_dtype
-from dac_rocm.weights import Checkpoint, load_checkpoint, save_checkpoint
+from dac_rocm.weights import Checkpoint, load_checkpoint, push_checkpoint, save_checkpoint
 
 Model = TypeVar("Model", bound="Pretrained")
 
@@ -21,6 +21,8 @@ class Pretrained(nn.Module):
     """A model with a config and a stamp, which checkpoints know how to hold."""
 
     config: CodecConfig
+    parts: str
+    notes: tuple[str, ...]
     stamp: ModelStamp
     licence: str | None
     choices: tuple[Choice, ...]
@@ -106,11 +108,41 @@ class Pretrained(nn.Module):
         Raises:
             OutputError: A file is there already, or the folder cannot be written.
         """
+        held = self.to_checkpoint()
         save_checkpoint(
             folder,
-            self.config,
-            self.state_dict(),
-            self.stamp,
-            license=self.licence,
+            held.config,
+            held.tensors,
+            held.stamp,
+            license=held.license,
             overwrite=overwrite,
+        )
+
+    def push_to_hub(self, repo_id: str, *, token: str | None = None, private: bool = False) -> str:
+        """Create a repository on the Hugging Face Hub, if it is not there, and commit the model.
+
+        Args:
+            repo_id: `organisation/name`.
+            token: Default: the one that `hf auth login` stored.
+            private: Make a new repository private.
+
+        Returns:
+            Address of the commit.
+
+        Raises:
+            SourceError: The Hub cannot be reached, or refuses.
+        """
+        return push_checkpoint(self.to_checkpoint(), repo_id, token=token, private=private)
+
+    def to_checkpoint(self) -> Checkpoint:
+        """Return what `from_checkpoint` takes, sharing the model's tensors."""
+        halves = ("encoder", "decoder") if self.parts == "all" else (self.parts,)
+        return Checkpoint(
+            config=self.config,
+            tensors=self.state_dict(),
+            stamp=self.stamp,
+            parts=halves,
+            layout="canonical",
+            license=self.licence,
+            notes=self.notes,
         )

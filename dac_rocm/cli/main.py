@@ -19,7 +19,17 @@ from typing import Any, NoReturn
 from dac_rocm import __version__
 from dac_rocm.errors import DacError
 
-COMMANDS = ("encode", "decode", "repack", "info", "models")
+COMMANDS = (
+    "encode",
+    "decode",
+    "repack",
+    "info",
+    "evaluate",
+    "models",
+    "inspect",
+    "convert",
+    "doctor",
+)
 """Sub-commands in the order of `--help`; each is a module of this package."""
 
 

@@ -26,14 +26,29 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="bundled name, preset (see `dac-rocm models`), Hub id, folder or file; default: tiny",
     )
-    group.add_argument("--subfolder", help="folder inside the Hub repository or folder")
-    group.add_argument("--revision", help="branch, tag or commit on the Hub")
-    group.add_argument("--offline", action="store_true", help="make no network call")
-    group.add_argument(
-        "--model-rate", type=int, metavar="HZ", help="rate, where the checkpoint does not say"
-    )
+    add_source_flags(group)
     group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     group.add_argument("--dtype", default="auto", help="auto, float32, float16 or bfloat16")
+
+
+def add_source_flags(parser: argparse._ActionsContainer) -> None:
+    """Add what says where a checkpoint is, beyond its name."""
+    parser.add_argument("--subfolder", help="folder inside the Hub repository or folder")
+    parser.add_argument("--revision", help="branch, tag or commit on the Hub")
+    parser.add_argument("--offline", action="store_true", help="make no network call")
+    parser.add_argument(
+        "--model-rate", type=int, metavar="HZ", help="rate, where the checkpoint does not say"
+    )
+
+
+def source_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_source_flags` read, by the names of `load`."""
+    return {
+        "subfolder": args.subfolder,
+        "revision": args.revision,
+        "offline": args.offline,
+        "sample_rate": args.model_rate,
+    }
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
@@ -72,11 +87,8 @@ def load_model(
 
     model = load(
         args.model or default,
-        subfolder=args.subfolder,
-        revision=args.revision,
-        offline=args.offline,
         parts=parts,
-        sample_rate=args.model_rate,
+        **source_options(args),
         device=args.device,
         dtype=args.dtype,
     )

@@ -16,7 +16,7 @@ from training import codebooks, data, export, loop, losses, network  # noqa: E40
 from dac_rocm.config import CodecConfig  # noqa: E402
 
 SHAPE = {"widths": (8, 8, 16), "strides": (5, 4), "z": 12, "codebooks": 3, "entries": 16}
-LENGTH = 800
+LENGTH = 1600
 
 
 def sound(seconds=4):
