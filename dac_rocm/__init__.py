@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dac_rocm.pipeline import encode_audio as encode_audio
     from dac_rocm.pipeline import encode_file as encode_file
     from dac_rocm.presets import list_models as list_models
+    from dac_rocm.runtime.backends import conv_backend as conv_backend
+    from dac_rocm.runtime.backends import deterministic as deterministic
     from dac_rocm.streaming import stream_decoder as stream_decoder
     from dac_rocm.streaming import stream_encoder as stream_encoder
 
@@ -39,8 +41,10 @@ _HOMES = {
     "EncodedAudio": "encoded",
     "Gaussian": "nn.gaussian",
     "Quantized": "nn.rvq",
+    "conv_backend": "runtime.backends",
     "decode_audio": "pipeline",
     "decode_file": "pipeline",
+    "deterministic": "runtime.backends",
     "encode_audio": "pipeline",
     "encode_file": "pipeline",
     "list_models": "presets",

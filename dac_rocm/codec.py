@@ -6,8 +6,10 @@ here reads files or weights, and the level of the audio is never changed.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -26,6 +28,7 @@ from dac_rocm.nn.blocks import Decoder, Encoder
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops.snake import check_backend
 from dac_rocm.pretrained import Pretrained
+from dac_rocm.runtime.backends import finite_or_retry, hint_when_silent
 from dac_rocm.runtime.optimize import build_network, choose_profile
 from dac_rocm.runtime.tiles import choose_tile
 
@@ -142,7 +145,8 @@ class Codec(Pretrained, ABC):
         snakes = {n: m for n, m in self.named_modules() if isinstance(m, Snake1d)}
         choice = choose_profile(self.profile, self.device, self.dtype, self.snake)
         with torch.no_grad():
-            return build_network(choice.name, steps, dict(self.named_parameters()), snakes)
+            tensors = dict(self.named_parameters())
+            return build_network(choice.name, steps, tensors, snakes, self.snake)
 
     def optimize(self, profile: str = "auto") -> tuple[Choice, ...]:
         """Choose what runs the model; see `dac_rocm.optimize`."""
@@ -179,9 +183,16 @@ class Codec(Pretrained, ABC):
         return choose_tile(self.steps(half), batch, self.device, self.dtype, max_memory=max_memory)
 
     def _run(self, half: str, x: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
-        return run(
-            self.network(half), x, tile=self.choose_tile(half, x.shape[0])[0], lengths=lengths
-        )
+        tile, _ = self.choose_tile(half, x.shape[0])
+        with hint_when_silent() if self.device.type == "cuda" else nullcontext():
+            y = run(self.network(half), x, tile=tile, lengths=lengths)
+        if self.dtype != torch.float16:
+            return y
+        return finite_or_retry(y, lambda: self._run_wide(half, x, lengths), f"{half} output")
+
+    def _run_wide(self, half: str, x: Tensor, lengths: Sequence[int] | None) -> Tensor:
+        """Run once in float32, where float16 overflowed."""
+        return copy.deepcopy(self).float()._run(half, x.float(), lengths)
 
     def pad(self, audio: Tensor) -> Tensor:
         """Fill audio [B, A, T] up to a multiple of the hop, as this family does."""

@@ -10,6 +10,7 @@ Source: the maths is that of `nn`, the slow twin; `tests/laws` ties the two.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from dac_rocm.errors import BackendError, ShapeError
 from dac_rocm.geometry import step_length
 from dac_rocm.lowering import Close, Conv, Open, Step, Steps, Tanh, Transposed
+from dac_rocm.ops.platform import float32_precision
 
 
 class Kernel(Protocol):
@@ -38,9 +40,14 @@ class Network(Protocol):
     """A half of a codec, ready to run: steps, their kernels, and the order of its memory."""
 
     steps: Steps
-    kernels: Sequence[Kernel | None]
     time: int
     """Axis of time in memory order: 2 for [B, C, T], 1 for [B, T, C]."""
+    tf32: bool
+    """Let float32 products on NVIDIA round to TF32."""
+
+    @property
+    def kernels(self) -> Sequence[Kernel | None]:
+        """The kernel of each convolution step; None for the other steps."""
 
     def enter(self, x: Tensor) -> Tensor:
         """Bring [B, C, T] into memory order, device and type of the weights."""
@@ -126,8 +133,9 @@ class Flow:
 
     def _run(self, x: Tensor, end: bool) -> Tensor:
         y = self.network.enter(x)
-        for node in self._nodes:
-            y = node.push(y, end)
+        with float32_precision(tf32=self.network.tf32) if y.is_cuda else nullcontext():
+            for node in self._nodes:
+                y = node.push(y, end)
         return self.network.leave(y)
 
     def snapshot(self) -> Snapshot:

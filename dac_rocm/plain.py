@@ -64,6 +64,7 @@ class PlainNetwork:
     """
 
     time = 2
+    tf32 = False
 
     def __init__(
         self, steps: Steps, tensors: Mapping[str, Tensor], snakes: Mapping[str, Snake1d]

@@ -11,6 +11,7 @@ from torch import nn
 from dac_rocm.choice import Choice
 from dac_rocm.config import CodecConfig
 from dac_rocm.encoded import ModelStamp
+from dac_rocm.runtime.backends import prepare_miopen
 from dac_rocm.runtime.select import DTYPES, choose_device, choose_dtype
 from dac_rocm.weights import Checkpoint, load_checkpoint, push_checkpoint, save_checkpoint
 
@@ -51,7 +52,8 @@ class Pretrained(nn.Module):
             ConfigError: The checkpoint is of the other class.
             BackendError: The device, type or backend is not to be had.
         """
-        chosen = choose_device(device), choose_dtype(dtype)
+        place = choose_device(device)
+        chosen = place, choose_dtype(dtype, place.name)
         options: dict[str, Any] = {
             "parts": "all" if len(checkpoint.parts) == 2 else checkpoint.parts[0],
             "stamp": checkpoint.stamp,
@@ -63,6 +65,7 @@ class Pretrained(nn.Module):
             model = cls(checkpoint.config, **options)
         model.load_state_dict(checkpoint.tensors, strict=True, assign=True)
         model.requires_grad_(False)
+        prepare_miopen(place.name)
         model.to(torch.device(chosen[0].name), DTYPES[chosen[1].name])
         model.choices = chosen
         model.profile = "auto" if optimize else "plain"

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ def test_to_dac_and_back(model, tmp_path, channels, options):
     """Whatever the gain was, all three decode to the same audio, and the codes are the same."""
     paths = [tmp_path / name for name in ("a.dacz", "b.dac", "c.dacz")]
     encode(model, paths[0], channels, **options)
-    for source, target in zip(paths, paths[1:], strict=False):
+    for source, target in pairwise(paths):
         repack(source, target, model=model)
     a, b, c = map(dac_rocm.read_encoded, paths)
     np.testing.assert_array_equal(a.codes, b.codes)

@@ -17,7 +17,7 @@ CODES_GAP_RESAMPLED = 1e-2
 LOUDNESS_DB = 0.01
 """dB, between meters. Source: reference/README.md."""
 CUT = 1e-5
-"""A part against the cut of the whole: the engine and soxr divide the signal elsewhere; below 6e-6."""
+"""A part against the cut of the whole: engine and soxr divide elsewhere; measured below 6e-6."""
 PCM16 = 1.0 / 32768
 """One step of 16 bits."""
 GAIN_DB = 1e-3

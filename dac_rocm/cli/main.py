@@ -12,6 +12,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
@@ -58,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     previous = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
-        return int(args.run(args))
+        with _convolving(args):
+            return int(args.run(args))
     except DacError as error:
         say(f"error: {_one_line(error)}")
         return 1
@@ -73,6 +75,15 @@ def _run(args: argparse.Namespace) -> int:
         return 1
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _convolving(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """Return the context that `--conv-backend` asks for."""
+    if getattr(args, "conv_backend", "auto") == "auto":
+        return nullcontext()
+    from dac_rocm.runtime.backends import conv_backend
+
+    return conv_backend(args.conv_backend)
 
 
 def _parser() -> argparse.ArgumentParser:

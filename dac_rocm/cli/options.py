@@ -29,6 +29,10 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     add_source_flags(group)
     group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     group.add_argument("--dtype", default="auto", help="auto, float32, float16 or bfloat16")
+    group.add_argument("--snake", default="auto", help="auto, eager, torchscript, compile, triton")
+    group.add_argument(
+        "--conv-backend", default="auto", help="auto, library, miopen, cudnn, native or cpu"
+    )
 
 
 def add_source_flags(parser: argparse._ActionsContainer) -> None:
@@ -91,6 +95,7 @@ def load_model(
         **source_options(args),
         device=args.device,
         dtype=args.dtype,
+        snake=args.snake,
     )
     if getattr(args, "verbose", False):
         for choice in model.choices:

@@ -12,7 +12,7 @@ import os
 import platform as machine
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -27,7 +27,11 @@ from dac_rocm.runtime.backends import conv_backend
 from dac_rocm.runtime.optimize import choose_profile
 from dac_rocm.runtime.select import DTYPES, choose_device, choose_dtype, device_kind
 
-PACKAGES = ("dac_rocm", "torch", "torchaudio", "triton", "numpy", "soundfile", "safetensors")
+PACKAGES = {
+    **{name: (name,) for name in ("dac_rocm", "torchaudio", "numpy", "soundfile", "safetensors")},
+    "triton": ("triton", "pytorch-triton-rocm", "pytorch-triton"),
+}
+"""Package to the names under which it is distributed."""
 VARIABLES = ("DAC_ROCM_", "MIOPEN_", "HIP_", "HSA_", "ROCR_", "CUDA_", "PYTORCH_", "TRITON_")
 """How the names of environment variables begin that matter here."""
 
@@ -113,19 +117,18 @@ def dtypes_of(device: str) -> list[str]:
 def facts() -> dict[str, str]:
     """Return versions, devices and the environment variables that matter here."""
     found = {"python": machine.python_version(), "system": machine.platform()}
-    for package in PACKAGES:
-        found[package] = _version(package)
+    found |= {name: _version(distributions) for name, distributions in PACKAGES.items()}
     found |= {name: value or "none" for name, value in platform.versions().items()}
     found |= platform.devices()
     found |= {n: v for n, v in sorted(os.environ.items()) if n.startswith(VARIABLES)}
     return found
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+def _version(distributions: Sequence[str]) -> str:
+    for name in distributions:
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return "not installed"
 
 
 def choices(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Choice]]:

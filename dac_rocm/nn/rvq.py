@@ -70,8 +70,14 @@ class VectorQuantize(nn.Module):
         Returns:
             Indices [B, F], int64.
         """
+        if latents.device.type == "mps":  # garbled indices there: facebookresearch/audiocraft#31
+            return self._nearest(latents.cpu(), self.unit_codebook.cpu()).to(latents.device)
+        return self._nearest(latents, self.unit_codebook)
+
+    @staticmethod
+    def _nearest(latents: Tensor, entries: Tensor) -> Tensor:
         wide = F.normalize(_at_least_float32(latents), dim=1).transpose(1, 2)
-        return (wide @ self.unit_codebook.T).argmax(-1)
+        return (wide @ entries.T).argmax(-1)
 
     def decode(self, codes: Tensor) -> Tensor:
         """Map indices [B, F] to their part of z [B, D, F]."""

@@ -20,6 +20,7 @@ from dac_rocm.choice import Choice
 from dac_rocm.engine import Kernel
 from dac_rocm.lowering import Conv, Step, Steps, Transposed
 from dac_rocm.nn.layers import Snake1d
+from dac_rocm.ops.conv import side_by_side
 
 MIN_ALPHA = 1e-8
 """Frequencies below are taken as this: u + u² is then u to the last bit, as the formula says."""
@@ -49,7 +50,9 @@ class CpuKernel:
     ) -> None:
         self.step = step
         self.alpha, self.beta = _coefficients(snake)
-        dense = _as_convolution(step, weight.double())
+        dense = weight.double()
+        if isinstance(step, Transposed):
+            dense = side_by_side(step, dense)
         if self.beta is not None:
             dense = dense / self.beta[None, :, None]
         self._fold = _folded_stride(step)
@@ -88,20 +91,6 @@ def _coefficients(snake: Snake1d | None) -> tuple[Tensor | None, Tensor | None]:
         alpha = torch.where(alpha.abs() < MIN_ALPHA, MIN_ALPHA, alpha)
         return alpha, alpha
     return alpha, beta + 1e-9
-
-
-def _as_convolution(step: Conv | Transposed, weight: Tensor) -> Tensor:
-    """Return the weight [out, in, taps] of a plain convolution that does the same.
-
-    A transposed convolution of stride s is one of `taps` taps that makes s outputs per input,
-    side by side in the channels.
-    """
-    if isinstance(step, Conv):
-        return weight
-    into, out, _ = weight.shape
-    padded = F.pad(weight, (0, step.taps * step.stride - step.kernel))
-    phases = padded.view(into, out, step.taps, step.stride).flip(2)
-    return phases.permute(3, 1, 0, 2).reshape(step.stride * out, into, step.taps)
 
 
 def _folded_stride(step: Conv | Transposed) -> int:
@@ -193,6 +182,7 @@ class CpuNetwork:
     """Steps as `CpuKernel`s. Arguments: see `plain.PlainNetwork`."""
 
     time = 1
+    tf32 = False
 
     def __init__(
         self, steps: Steps, tensors: Mapping[str, Tensor], snakes: Mapping[str, Snake1d]

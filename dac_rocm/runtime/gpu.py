@@ -19,6 +19,7 @@ from dac_rocm.errors import BackendError
 from dac_rocm.lowering import Conv, Step, Steps, Transposed
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops import platform
+from dac_rocm.ops.conv import side_by_side
 from dac_rocm.ops.snake import snake
 
 Convolve = Callable[[Tensor], Tensor]
@@ -212,22 +213,3 @@ def _last_transposed(step: Transposed, weight: Tensor, bias: Tensor | None) -> C
     shared = None if bias is None else bias.repeat(step.stride)
     convolve = _last(plain, side_by_side(step, weight), shared)
     return lambda x: convolve(x).reshape(x.shape[0], -1, step.out_channels)
-
-
-def side_by_side(step: Transposed, weight: Tensor) -> Tensor:
-    """Return the weight of a plain convolution that makes the outputs of a step side by side.
-
-    Output i · stride + r of the transposed convolution is the sum over t of input i - t times tap
-    t · stride + r: a plain convolution of `taps` taps, with (r, channel) as its channels.
-
-    Args:
-        step: Integers of the step.
-        weight: [in, out, kernel].
-
-    Returns:
-        [stride · out, in, taps].
-    """
-    into, out, kernel = weight.shape
-    padded = F.pad(weight, (0, step.taps * step.stride - kernel))
-    taps = padded.view(into, out, step.taps, step.stride).flip(2)
-    return taps.permute(3, 1, 0, 2).reshape(step.stride * out, into, step.taps)

@@ -63,7 +63,7 @@ class Graphed:
         """
         if not self._is_on(args):
             return self.function(*args)
-        with self._lock:
+        with self._lock, torch.cuda.device_of(args[0]):  # type: ignore[no-untyped-call]
             if self._replay is None and not self._start(args):
                 return self.function(*args)
             self._check(args)

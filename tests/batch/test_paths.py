@@ -106,7 +106,7 @@ def test_those_that_would_collide_keep_their_suffix():
 
 
 def test_two_inputs_for_one_place():
-    with pytest.raises(OutputError, match="out/a.wav.dacz"):
+    with pytest.raises(OutputError, match=r"out/a\.wav\.dacz"):
         targets("a.wav", "a.wav")
 
 

@@ -29,12 +29,11 @@ def test_every_file_once(jobs, group):
     done = [r.source for r in run(work, PAIRS, jobs=jobs, group=group)]
     assert sorted(done) == sorted(str(job.source) for job in PAIRS)
     assert {job for jobs in groups for job in jobs} == set(PAIRS)
-    assert sorted(groups)[0] == tuple(sorted(PAIRS)[:1]) if group == 1 else True
     assert not threads()
 
 
 def test_groups_are_neighbours():
-    seen = [job for job in run(lambda jobs, _: [list(jobs)], PAIRS, group=8)]
+    seen = list(run(lambda jobs, _: [list(jobs)], PAIRS, group=8))
     assert seen == [PAIRS[:8], PAIRS[8:16], PAIRS[16:]]
 
 

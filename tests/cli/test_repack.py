@@ -1,9 +1,9 @@
 import json
 
-import dac_rocm
 import pytest
 from networks import noise, shared
 
+import dac_rocm
 from dac_rocm.cli.main import main
 from dac_rocm.container import read_info
 

@@ -20,7 +20,7 @@ ROOMS = {
     "presets": "",
     "ops": "",
     "nn": "ops",
-    "engine": "",
+    "engine": "ops",
     "plain": "engine nn ops",
     "runtime": "engine plain nn ops",
     "checks": "",
@@ -29,15 +29,19 @@ ROOMS = {
     "codec": "checks engine nn ops plain pretrained runtime",
     "dac": "checks codec nn",
     "dacvae": "checks codec nn",
-    "model": "dac dacvae runtime weights",
+    "model": "codec dac dacvae runtime weights",
     "streaming": "checks codec dac engine",
     "container": "atomic",
     "audio": "atomic",
-    "pipeline": "atomic audio codec container dac engine nn streaming",
+    "pipeline": "atomic audio checks codec container dac engine nn streaming",
     "batch": "atomic audio codec container dac dacvae nn pipeline",
     "repack": "audio codec container dac pipeline",
     "evaluate": "audio",
-    "cli": "atomic audio batch codec container dac dacvae model pipeline presets repack",
+    "doctor": "codec model ops runtime",
+    "cli": (
+        "atomic audio batch codec container dac dacvae doctor evaluate model pipeline presets "
+        "repack runtime weights"
+    ),
     "__main__": "cli",
 }
 """Room to the rooms that it may import beside the core."""

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "dac_rocm"
 FILES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 LONGEST_FILE = 300
-LONG = {"engine.py": 375, "pipeline/encode.py": 375, "pipeline/decode.py": 375}
+LONG = {"engine.py": 330, "codec.py": 340}
 """Files that may be longer: each is one run of thought that a cut would not shorten."""
 
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -49,6 +49,10 @@ def test_everything_is_annotated():
         assert node.returns is not None, f"{name}: {node.name}"
 
 
+def is_overload(node):
+    return any(getattr(d, "id", "") == "overload" for d in getattr(node, "decorator_list", ()))
+
+
 def test_everything_public_is_documented():
     for name, path in FILES.items():
         tree = ast.parse(path.read_text())
@@ -57,6 +61,8 @@ def test_everything_public_is_documented():
             if getattr(owner, "name", "").startswith("_"):
                 continue
             for node in owner.body:
+                if is_overload(node):
+                    continue
                 if isinstance(node, FUNCTION | ast.ClassDef) and not node.name.startswith("_"):
                     assert ast.get_docstring(node), f"{name}: {node.name}"
 

@@ -127,7 +127,9 @@ def test_what_is_refused():
     model = nw.build("even", dtype=torch.float64)
     with pytest.raises(BackendError, match="float32 or bfloat16 on a CPU is expected"):
         dac_rocm.optimize(model, "cpu")
-    with pytest.raises(BackendError, match="one of auto, plain, cpu is expected"):
+    with pytest.raises(BackendError, match="a CUDA or ROCm device is expected"):
+        dac_rocm.optimize(model, "gpu")
+    with pytest.raises(BackendError, match="one of auto, plain, cpu, gpu is expected"):
         dac_rocm.optimize(model, "fastest")
 
 
