@@ -257,10 +257,10 @@ def _check_half(name: str, half: Half) -> None:
     for dilation in half.dilations:
         _check_range(f"{name}.dilations", dilation, 1, 1024)
     for level in half.levels:
-        spare = level.kernel - (level.stride if name == "decoder" else 1)
         _check_range(f"{name}.width", level.width, 1, MAX_CHANNELS)
         _check_range(f"{name}.stride", level.stride, 1, 1024)
         _check_range(f"{name}.kernel", level.kernel, level.stride, 4096)
+        spare = level.kernel - (level.stride if name == "decoder" else 1)
         _check_range(f"{name}.padding", level.padding, 0, spare)
         _check_range(f"{name}.output_padding", level.output_padding, 0, level.padding)
 

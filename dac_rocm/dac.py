@@ -59,6 +59,8 @@ class DAC(Codec):
         checks.check_width("z", z, self.config.encoder.out_channels)
         n = checks.check_n_codebooks(n_codebooks, self.rvq)
         result: Quantized = self.quantizer(z.to(self.device, self.dtype), n)
+        checks.check_finite("z", z)
+        checks.check_finite("latents", result.latents)
         return result
 
     @torch.no_grad()
@@ -67,7 +69,6 @@ class DAC(Codec):
         n = checks.check_n_codebooks(n_codebooks, self.rvq)
         if not z.shape[-1]:
             return z.new_zeros(z.shape[0], n, 0, dtype=torch.long)
-        checks.check_finite("z", z)
         return self.quantize(z, n_codebooks=n).codes
 
     def to_z(self, data: Tensor) -> Tensor:

@@ -87,6 +87,7 @@ class DACVAE(Codec):
         Raises:
             ShapeError: Wrong shape or type.
         """
+        self.steps("decoder")  # refused by name where there is none
         checks.check_width("latents", data, self.latent_channels)
         if not data.shape[-1]:
             return self._empty_z(data.shape[0])

@@ -73,7 +73,7 @@ class EncodedAudio:
             1.0).
 
     Raises:
-        ShapeError: `data` has not three axes, or has no rows.
+        ShapeError: `data` has not three axes, no rows, or another type.
     """
 
     data: NDArray[Any]
@@ -90,6 +90,11 @@ class EncodedAudio:
     length_at_model_rate: bool = False
 
     def __post_init__(self) -> None:
+        if self.data.dtype.kind not in "uf":
+            raise ShapeError(
+                f"encoded data of {self.data.dtype} found; an unsigned integer type for codes or a "
+                "float type for latents is expected. Convert it first."
+            )
         if self.data.ndim != 3 or 0 in self.data.shape[:2]:
             raise ShapeError(
                 f"encoded data of shape {tuple(self.data.shape)} found; [rows, codebooks or width, "

@@ -142,12 +142,13 @@ def tile_length(
         A multiple of the stride, at least one: samples for an encoder, frames for a decoder.
     """
     elements, positions = widest(steps)
-    tile = max_elements / (elements * batch)
-    if max_positions is not None:
-        tile = min(tile, max_positions / positions)
-    down, _ = ratio(steps)
     held = 2 * lookahead(steps)  # what earlier pushes left, and the last one gives back
-    return max(1, (int(tile) - held) // down) * down
+    tile = max_elements / (elements * batch)
+    tile = max(tile - held, tile / 2)  # a bound of memory, not a hard one where it is tiny
+    if max_positions is not None:
+        tile = min(tile, max_positions / positions - held)
+    down, _ = ratio(steps)
+    return max(1, int(tile) // down) * down
 
 
 def input_range(steps: Steps, start: int, stop: int) -> tuple[int, int]:

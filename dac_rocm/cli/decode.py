@@ -52,7 +52,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Decode a file, a folder or a stream."""
     from dac_rocm.cli.main import say
-    from dac_rocm.container import read_info
     from dac_rocm.pipeline import decode_file
 
     if is_batch(args.input):
@@ -61,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.input == "-" or args.output == "-":
         return _stream(args)
     target = args.output or default_target(args.input, ".wav")
-    model = load_model(
-        args, parts="decoder", default=_default(args, read_info(args.input).model.name)
-    )
+    model = load_model(args, parts="decoder", default=_default(args, _made_by(args.input)))
     summary = decode_file(
         model,
         args.input,
@@ -89,6 +86,14 @@ def run(args: argparse.Namespace) -> int:
         f"{summary.seconds / summary.elapsed:.1f}x real time"
     )
     return 1 if summary.lost else 0
+
+
+def _made_by(path: str) -> str:
+    """Name of the model that a file says made it; the file may be cut short."""
+    from dac_rocm.pipeline.stored import opened
+
+    with opened(path, []) as stored:
+        return stored.about.model.name
 
 
 def _default(args: argparse.Namespace, name: str) -> str:

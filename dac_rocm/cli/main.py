@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from dac_rocm import __version__
 from dac_rocm.errors import DacError
@@ -49,8 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     args = parser.parse_args(argv)
+    said: set[str] = set()
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *_, **__: _show_warning(message, said)
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("always", RuntimeWarning)
         return _run(args)
@@ -107,8 +108,12 @@ def _one_line(error: DacError) -> str:
     return " ".join(text.split())
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    say(f"warning: {' '.join(str(message).split())}")
+def _show_warning(message: Warning | str, said: set[str]) -> None:
+    """Say a warning as one line, and only once: files are read twice."""
+    text = " ".join(str(message).split())
+    if text not in said:
+        said.add(text)
+        say(f"warning: {text}")
 
 
 def _on_sigterm(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -74,7 +74,10 @@ def chunk_options(args: argparse.Namespace, model: Codec, half: str) -> dict[str
     """Return `tile` and `max_memory` as the flags say, and tell what was chosen if asked to."""
     unit = model.hop_length if half == "encoder" else 1
     tile = tile_of(args.chunk_seconds, model.config.frame_rate, unit)
-    memory = None if args.max_memory is None else int(args.max_memory * 1e6)
+    memory = None
+    if args.max_memory is not None:
+        _check_positive("--max-memory", args.max_memory)
+        memory = int(args.max_memory * 1e6)
     if getattr(args, "verbose", False):
         chosen, choice = model.choose_tile(half, 1, max_memory=memory)
         reason = "--chunk-seconds" if tile else choice.reason
@@ -139,9 +142,13 @@ def tile_of(seconds: float | None, frame_rate: float, unit: int = 1) -> int | No
     """Turn `--chunk-seconds` into inputs per push: whole frames of `unit` inputs each."""
     if seconds is None:
         return None
-    if not 0 < seconds < math.inf:
-        raise ShapeError(
-            f"--chunk-seconds {seconds} found; a positive number is expected. Leave it out to let "
-            "the model choose."
-        )
+    _check_positive("--chunk-seconds", seconds)
     return max(1, round(seconds * frame_rate)) * unit
+
+
+def _check_positive(flag: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ShapeError(
+            f"{flag} {value} found; a positive number is expected. Leave it out to let the model "
+            "choose."
+        )

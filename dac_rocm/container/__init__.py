@@ -31,6 +31,7 @@ __all__ = [
     "PackedReader",
     "PackedWriter",
     "container_format",
+    "container_of",
     "header_of",
     "read_encoded",
     "read_info",
@@ -114,6 +115,20 @@ def read_encoded(path: Path_) -> EncodedAudio:
     """
     with _opened(path) as (file, form):
         return read_packed(file) if form == "dacz" else read_dac(file)
+
+
+def container_of(path: Path_) -> Format:
+    """Name the container of a file, told by its first bytes.
+
+    Args:
+        path: The file.
+
+    Raises:
+        SourceError: The file cannot be opened or read.
+        UnknownContainerError: It is neither.
+    """
+    with _opened(path) as (_, form):
+        return form
 
 
 def write_encoded(

@@ -21,7 +21,7 @@ from dac_rocm.encoded import EncodedAudio, Loudness
 from dac_rocm.engine import run
 from dac_rocm.errors import AudioError, ShapeError
 from dac_rocm.pipeline.match import check_model
-from dac_rocm.pipeline.stages import leveled, resampled, skipped
+from dac_rocm.pipeline.stages import leveled, resampled, silenced, skipped
 from dac_rocm.pipeline.stored import InMemory, Stored, opened
 from dac_rocm.pipeline.window import Window, samples_between, window
 from dac_rocm.streaming import StreamDecoder
@@ -175,6 +175,7 @@ def decode_blocks(
     check_model(model, about, any_model=any_model)
     cut = _window(model, stored, part)
     raw = _Decoding(model, about, tile).blocks(stored.pieces(cut.start_frame, cut.stop_frame))
+    raw = silenced(raw, stored.lost, model.hop_length)
     rate = model.sample_rate
     audio = resampled(leveled(skipped(raw, cut.skip), about, rate, live), rate, about)
     return _cut(skipped(audio, cut.skip_resampled), stored, cut.length, rate)

@@ -14,6 +14,10 @@ import numpy as np
 from dac_rocm.audio.loudness import TARGET_DB, LoudnessMeter, normalizing_gain_db
 from dac_rocm.audio.reader import Planar
 from dac_rocm.encoded import Gain, Loudness
+from dac_rocm.errors import ShapeError
+
+LARGEST_GAIN_DB = 200.0
+"""Beyond it, float32 audio is silence or noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +38,16 @@ class Leveling:
 
 
 def fixed_gain(gain_db: float, channels: int) -> Leveling:
-    """Apply a gain that the caller chose."""
+    """Apply a gain that the caller chose.
+
+    Raises:
+        ShapeError: It is not finite, or beyond ±`LARGEST_GAIN_DB`.
+    """
+    if not abs(gain_db) <= LARGEST_GAIN_DB:
+        raise ShapeError(
+            f"a gain of {gain_db} dB found; one within ±{LARGEST_GAIN_DB:g} dB is expected. "
+            "Leave it out to have it measured."
+        )
     return Leveling(Gain(gain_db), np.full((channels, 1), db_to_factor(gain_db), np.float32))
 
 

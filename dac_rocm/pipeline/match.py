@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from dac_rocm.codec import Codec
+from dac_rocm.config import RVQConfig
 from dac_rocm.dac import DAC
 from dac_rocm.encoded import EncodedAudio
 from dac_rocm.errors import ContainerError
@@ -67,12 +68,26 @@ def _check_shape(model: Codec, encoded: EncodedAudio) -> None:
                 f"a recording with {what} {found} made by {_named(encoded.model.name)} found; "
                 f"{_named(model.name)} has {expected}. Load the model that made it."
             )
+    most = _width(model)
+    if encoded.data.shape[1] > most or (not encoded.is_codes and encoded.data.shape[1] < most):
+        raise ContainerError(
+            f"{encoded.data.shape[1]} codebooks or latent channels made by "
+            f"{_named(encoded.model.name)} found; {_named(model.name)} has {most}. "
+            "Load the model that made the recording."
+        )
     rows = encoded.channels if model.config.audio_channels == 1 else 1
     if encoded.data.shape[0] != rows:
         raise ContainerError(
             f"{encoded.data.shape[0]} rows for {encoded.channels} channels found; {rows} are "
             f"expected by {_named(model.name)}. Load the model that made the recording."
         )
+
+
+def _width(model: Codec) -> int:
+    bottleneck = model.config.bottleneck
+    if isinstance(bottleneck, RVQConfig):
+        return bottleneck.n_codebooks
+    return bottleneck.latent_channels
 
 
 def _codebook_size(model: Codec) -> int | None:

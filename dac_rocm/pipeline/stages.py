@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from dac_rocm.audio.loudness import TARGET_DB, LoudnessMeter
 from dac_rocm.audio.reader import Planar
 from dac_rocm.audio.resample import Resampler
+from dac_rocm.container import LostBlock
 from dac_rocm.encoded import EncodedAudio, Gain
 from dac_rocm.pipeline.level import db_to_factor
 
@@ -20,6 +21,27 @@ def skipped(blocks: Iterable[Planar], skip: int) -> Iterator[Planar]:
         n = min(skip, block.shape[1])
         skip -= n
         yield block[:, n:]
+
+
+def silenced(
+    blocks: Iterable[Planar], lost: Sequence[LostBlock], hop_length: int
+) -> Iterator[Planar]:
+    """Make the time of lost frames silent, whatever the network makes of what stands for them.
+
+    Args:
+        blocks: Decoded audio [C, n] at the model's rate, from its start.
+        lost: Grows while `blocks` are made, ahead of them.
+        hop_length: Samples per frame.
+    """
+    position = 0
+    for block in blocks:
+        n = block.shape[1]
+        for gone in lost:
+            start = max(0, gone.start_frame * hop_length - position)
+            stop = n if gone.stop_frame is None else gone.stop_frame * hop_length - position
+            block[:, start : max(start, stop)] = 0
+        position += n
+        yield block
 
 
 def leveled(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dac_rocm.container import LostBlock, PackedHeader, PackedReader, read_encoded, read_info
+from dac_rocm.container import LostBlock, PackedHeader, PackedReader, container_of, read_encoded
 from dac_rocm.container.dac import read_dac
 from dac_rocm.container.safe_npy import NPY_MAGIC
 from dac_rocm.encoded import EncodedAudio, Gain
@@ -25,6 +25,8 @@ class Stored(Protocol):
 
     about: EncodedAudio
     """All but the data, which may lack its frames."""
+    lost: Sequence[LostBlock]
+    """Blocks that were damaged, as far as they have been read."""
 
     def end(self) -> tuple[int, int] | None:
         """Frames, and samples at the original rate; None while a pipe has not told yet."""
@@ -35,6 +37,8 @@ class Stored(Protocol):
 
 class InMemory:
     """A recording that was read whole."""
+
+    lost: Sequence[LostBlock] = ()
 
     def __init__(self, encoded: EncodedAudio) -> None:
         self.about = encoded
@@ -63,8 +67,8 @@ class Packed:
         self.reader = PackedReader(file)
         self.about = _about(self.reader.header)
         self._lost = lost
+        self.lost: Sequence[LostBlock] = () if lost is None else lost
         self._known = file.seekable() and lost is None
-        self._seen = 0
 
     def end(self) -> tuple[int, int] | None:
         """Frames and length, once they can be known."""
@@ -95,7 +99,7 @@ def opened(path: Any, lost: list[LostBlock] | None = None) -> Iterator[Stored]:
         SourceError: The file cannot be opened.
         ContainerError: It cannot be used.
     """
-    if read_info(path).container == "dac":
+    if container_of(path) == "dac":
         yield InMemory(read_encoded(path))
         return
     with Path(path).open("rb") as file:

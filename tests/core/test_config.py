@@ -10,6 +10,7 @@ import pytest
 
 from dac_rocm.config import CodecConfig, GaussianConfig, RVQConfig
 from dac_rocm.errors import ConfigError
+from dac_rocm.presets import list_presets, preset
 
 
 @pytest.mark.parametrize("shape", nw.SHAPES)
@@ -19,8 +20,6 @@ def test_json_gives_it_back(shape):
 
 
 def test_rates_of_a_published_model():
-    from dac_rocm.presets import preset
-
     config = preset("dac-44khz").config
     assert config.hop_length == 512
     assert config.frame_rate == pytest.approx(86.1328125)
@@ -94,3 +93,52 @@ def test_bottlenecks_of_vaes_are_checked():
 def test_bits():
     assert RVQConfig(codebook_size=1024, codebook_dims=(8,) * 9).bits_per_frame == 90
     assert RVQConfig(codebook_size=48, codebook_dims=(2, 4)).bits_per_frame == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "hop", "frame_rate", "bitrate"),
+    [
+        ("dac-44khz", 512, 86.1328125, 7751.953125),
+        ("dac-44khz-16kbps", 512, 86.1328125, 15503.90625),
+        ("dac-24khz", 320, 75.0, 24000.0),
+        ("dac-16khz", 320, 50.0, 6000.0),
+        ("dacvae", 1920, 25.0, None),
+        ("stable-audio-open", 2048, 44100 / 2048, None),
+    ],
+)
+def test_real_rates(name, hop, frame_rate, bitrate):
+    """Source: user_demands.md section 0; the labels of the originals are not the bitrates."""
+    config = preset(name).config
+    assert (config.hop_length, config.frame_rate, config.bitrate) == (hop, frame_rate, bitrate)
+
+
+def test_published_models_there_and_back():
+    for known in list_presets():
+        assert CodecConfig.from_dict(json.loads(json.dumps(known.config.to_dict()))) == known.config
+
+
+def test_numbers_in_plain_data_that_are_no_numbers():
+    data = json.loads(json.dumps(nw.CONFIGS["even"].to_dict()))
+    for field, value in (
+        ("codebook_size", "1024"),
+        ("codebook_dims", ["8"]),
+        ("codebook_size", None),
+    ):
+        broken = json.loads(json.dumps(data))
+        broken["bottleneck"][field] = value
+        with pytest.raises(ConfigError):
+            CodecConfig.from_dict(broken)
+    data["encoder"]["levels"][0]["padding"] = "1"
+    with pytest.raises(ConfigError):
+        CodecConfig.from_dict(data)
+    data["encoder"]["levels"][0].update(padding=1, kernel="4")
+    with pytest.raises(ConfigError):
+        CodecConfig.from_dict(data)
+
+
+def test_hop_has_a_limit():
+    config = nw.CONFIGS["even"]
+    wide = replace(config.encoder.levels[0], stride=1024, kernel=1024, padding=0)
+    halves = {h: replace(getattr(config, h), levels=(wide,) * 3) for h in ("encoder", "decoder")}
+    with pytest.raises(ConfigError, match="up to 1048576"):
+        replace(config, **halves)

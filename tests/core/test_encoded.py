@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dac_rocm.encoded import EncodedAudio, ModelStamp
+from dac_rocm.encoded import EncodedAudio, Gain, Loudness, ModelStamp
 from dac_rocm.errors import ContainerError, ShapeError
 
 
@@ -41,3 +41,18 @@ def test_stamps_compare_what_both_know():
     assert a.differs_from(ModelStamp(fingerprints={"codebooks": "1", "decoder": "9"})) is False
     assert a.differs_from(ModelStamp(fingerprints={"codebooks": "3"})) is True
     assert a.differs_from(ModelStamp(fingerprints={"decoder": "9"})) is None
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, bool, np.complex64])
+def test_other_types_are_refused(dtype):
+    """Signed codes would pass for latents."""
+    with pytest.raises(ShapeError):
+        encoded(np.zeros((1, 2, 3), dtype))
+
+
+def test_no_frames_are_allowed():
+    assert encoded(np.zeros((1, 2, 0), np.uint16)).frames == 0
+
+
+def test_levels_are_not_the_same():
+    assert Gain(-16.0) != Loudness(-16.0)

@@ -7,12 +7,15 @@ import math
 import networks as nw
 import pytest
 import torch
+from kits import ROOTS
 
 from dac_rocm import geometry
-from dac_rocm.config import RVQConfig
+from dac_rocm.config import CodecConfig, RVQConfig
 from dac_rocm.errors import ShapeError
-from dac_rocm.lowering import lower_decoder, lower_encoder, tensor_shapes
+from dac_rocm.lowering import Conv, Transposed, lower_decoder, lower_encoder, tensor_shapes
 from dac_rocm.presets import list_presets, preset
+from dac_rocm.runtime.tiles import GPU_ELEMENTS
+from dac_rocm.weights import load_checkpoint
 
 
 @pytest.mark.parametrize("shape", nw.SHAPES)
@@ -161,3 +164,119 @@ def test_frames_for():
     assert [geometry.frames_for(config, n) for n in (1, 32, 33)] == [1, 1, 2]
     with pytest.raises(ShapeError, match="at least 1 is expected"):
         geometry.frames_for(config, 0)
+
+
+def kits() -> dict[str, CodecConfig]:
+    """Config of every checkpoint of the reference kits that is here."""
+    found = {}
+    for root in ROOTS:
+        for path in sorted(root.glob("*/*/weights.pth")):
+            found[f"{path.parts[-3]}-{path.parts[-2]}"] = load_checkpoint(path).config
+    return found
+
+
+CONFIGS = {**nw.CONFIGS, **kits()}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_lengths_of_the_formulas(name):
+    """torch's own formulas for the lengths of convolutions, for every kit and 1..300."""
+    config = CONFIGS[name]
+    for steps in (lower_encoder(config), lower_decoder(config)):
+        for n in range(1, 301):
+            length = n
+            for step in steps:
+                if isinstance(step, Conv):
+                    pads = step.pad_left + step.pad_right
+                    spare = length + pads - step.dilation * (step.kernel - 1) - 1
+                    length = spare // step.stride + 1 if length else 0
+                elif isinstance(step, Transposed) and length:
+                    length = (length - 1) * step.stride + step.kernel
+                    length -= step.trim_left + step.trim_right
+                length = max(0, length)
+            assert geometry.output_length(steps, n) == length
+
+
+@pytest.mark.parametrize("half", ("encoder", "decoder"))
+@pytest.mark.parametrize("name", CONFIGS)
+def test_latency_by_brute_force(name, half):
+    """The smallest lag with which the outputs of the first n inputs are known, for all n."""
+    config = CONFIGS[name]
+    steps = (lower_encoder if half == "encoder" else lower_decoder)(config)
+    down, up = geometry.ratio(steps)
+    lag = geometry.lookahead(steps)
+    for i in range(1, 40):
+        assert geometry.known_length(steps, i * down + lag) >= i * up
+        assert geometry.known_length(steps, i * down + lag - 1) < i * up
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_known_outputs(name):
+    """Known outputs do not depend on what follows: those of a longer input agree in number."""
+    config = CONFIGS[name]
+    for steps in (lower_encoder(config), lower_decoder(config)):
+        known = [geometry.known_length(steps, n) for n in range(400)]
+        assert known[0] == 0
+        assert known == sorted(known)
+        assert all(k <= geometry.output_length(steps, n) for n, k in enumerate(known) if n)
+
+
+def test_unpadded_length_of_nothing():
+    """get_output_length(0) of the original. Source: checkpoint_layouts.md section 1.5."""
+    for name, wanted in (("dac-44khz", -16022), ("dac-24khz", -10654), ("dac-16khz", -10654)):
+        assert geometry.unpadded_length(preset(name).config, 0) == wanted
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_frames(name):
+    config = CONFIGS[name]
+    hop = config.hop_length
+    lost = geometry.lost_frames(config)
+    for n in range(1, 2001):
+        assert geometry.frames_for(config, n) == -(-n // hop)
+        assert geometry.encoded_frames(config, n) == geometry.frames_for(config, n) - lost
+    assert lost == (1 if "meta_odd" in name or "dacvae-odd" in name else 0)
+    for bad in (0, -1):
+        with pytest.raises(ShapeError, match=f"{bad} samples found"):
+            geometry.frames_for(config, bad)
+
+
+def test_whole_seconds_that_the_original_cannot_open():
+    """12,000 samples at 24 kHz: 37.5 hops, 38 frames; 32,000 at 16 kHz need one frame more."""
+    assert geometry.descript_frames(preset("dac-24khz").config, 32_000, 24_000) == 101
+    assert geometry.descript_frames(preset("dac-16khz").config, 16_000, 16_000) == 51
+    assert geometry.descript_frames(preset("dac-44khz").config, 512, 44_100) == 1
+
+
+@pytest.mark.parametrize("half", ("encoder", "decoder"))
+@pytest.mark.parametrize(
+    "name", ["dac-44khz", "dac-16khz", "dacvae", "mova-360p", "stable-audio-open"]
+)
+def test_tiles_of_published_models(name, half):
+    """20 minutes of stereo in a batch of 8 never reach 2^31 elements; user demand 51."""
+    config = preset(name).config
+    steps = (lower_encoder if half == "encoder" else lower_decoder)(config)
+    down, _ = geometry.ratio(steps)
+    elements, positions = geometry.widest(steps)
+    for batch in (1, 16):
+        tile = geometry.tile_length(steps, batch, max_elements=GPU_ELEMENTS)
+        reach = geometry.lookahead(steps)
+        assert tile % down == 0
+        assert (tile + reach) * elements * batch < 1 << 31
+        tile = geometry.tile_length(steps, batch, max_elements=1 << 28, max_positions=65_535)
+        assert (tile + reach) * positions < 65_536 or tile == down
+
+
+@pytest.mark.parametrize("batch", (2, 6, 8))
+def test_a_batch_keeps_a_useful_tile(batch):
+    """A batch shares the budget; it must not fall to one frame per push."""
+    steps = lower_decoder(preset("dac-44khz").config)
+    alone = geometry.tile_length(steps, 1, max_elements=1 << 22)
+    assert geometry.tile_length(steps, batch, max_elements=1 << 22) >= alone // (2 * batch)
+
+
+def test_widest_by_hand():
+    """44.1 kHz: 96 channels at full rate in the decoder, 64 in the encoder (user_demands.md)."""
+    config = preset("dac-44khz").config
+    assert geometry.widest(lower_decoder(config)) == (512 * 96, 512)
+    assert geometry.widest(lower_encoder(config)) == (64, 1)
