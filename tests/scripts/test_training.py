@@ -143,9 +143,9 @@ def test_stop_and_resume_equals_unbroken(kind, tmp_path):
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize("kind", ["vae", "rvq"])
-def test_training_lowers_the_loss(kind):
-    losses_seen = trainer(kind, steps=40, learning_rate=1e-3).train()
+def test_training_lowers_the_loss():
+    """Of the autoencoder; codebooks start at the best linear transform, and 40 steps do not tell."""
+    losses_seen = trainer("vae", steps=40, learning_rate=1e-3).train()
     assert np.mean(losses_seen[-8:]) < np.mean(losses_seen[:8])
 
 
