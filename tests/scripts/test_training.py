@@ -144,7 +144,7 @@ def test_stop_and_resume_equals_unbroken(kind, tmp_path):
 
 
 def test_training_lowers_the_loss():
-    """Of the autoencoder; codebooks start at the best linear transform, and 40 steps do not tell."""
+    """Of the autoencoder; codebooks start at the best linear transform."""
     losses_seen = trainer("vae", steps=40, learning_rate=1e-3).train()
     assert np.mean(losses_seen[-8:]) < np.mean(losses_seen[:8])
 
