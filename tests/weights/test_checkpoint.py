@@ -199,7 +199,7 @@ def test_fingerprints_do_not_depend_on_the_layout() -> None:
         ("hunyuan/vae_tiny_fp16.safetensors", "descript", "legacy", ("F16",)),
         ("dacvae/odd/weights.pth", "dacvae", "legacy", ("F32",)),
         ("oobleck/stable_audio_tools", "stable-audio-tools", "legacy", ("F32",)),
-        ("tiny", "canonical", "folded", ("F32",)),
+        ("tiny", "canonical", "folded", ("F16",)),
     ],
 )
 def test_inspecting(source: str, layout: str, spelling: str, dtypes: tuple[str, ...]) -> None:
