@@ -88,7 +88,7 @@ def list_bundled() -> tuple[Preset, ...]:
     Raises:
         ConfigError: A description is damaged.
     """
-    return tuple(_bundled(path) for path in sorted(ASSETS.glob("*.json")))
+    return tuple(_bundled(path) for path in sorted(ASSETS.glob("*.json"), key=lambda p: p.stem))
 
 
 @cache
