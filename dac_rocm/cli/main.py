@@ -29,7 +29,11 @@ COMMANDS = (
     "models",
     "inspect",
     "convert",
+    "plot",
+    "report",
     "doctor",
+    "tokenize",
+    "detokenize",
 )
 """Sub-commands in the order of `--help`; each is a module of this package."""
 

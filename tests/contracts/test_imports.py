@@ -37,10 +37,14 @@ ROOMS = {
     "batch": "atomic audio codec container dac dacvae nn pipeline",
     "repack": "audio codec container dac pipeline",
     "evaluate": "audio",
+    "roundtrip": "audio codec evaluate pipeline",
+    "report": "atomic audio codec container dac dacvae evaluate pipeline roundtrip",
     "doctor": "codec model ops runtime",
+    # A shard holds what a folder run would write: the same listing, clips, batches and folder lock.
+    "distributed": "atomic audio batch codec dac dacvae model pipeline runtime weights",
     "cli": (
-        "atomic audio batch codec container dac dacvae doctor evaluate model pipeline presets "
-        "repack runtime weights"
+        "atomic audio batch codec container dac dacvae distributed doctor evaluate model pipeline "
+        "presets repack report roundtrip runtime weights"
     ),
     "__main__": "cli",
 }
