@@ -7,6 +7,7 @@ count equally. Nothing here may change the audio, align it or know a model.
 from __future__ import annotations
 
 import importlib
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -46,14 +47,14 @@ class Scores:
     """Measures of one decoded clip.
 
     Args:
-        si_sdr_db: See `si_sdr`; more is better.
+        si_sdr_db: See `si_sdr`; more is better; None where the original is silent.
         log_mel_db: See `log_mel_distance`; 0 is the same.
         stft_distance: See `multi_resolution_stft_distance`; 0 is the same.
         loudness_difference_db: See `loudness_difference`; above 0, the decoded one is louder.
         stoi: See `stoi`; None where it was not measured.
     """
 
-    si_sdr_db: float
+    si_sdr_db: float | None
     log_mel_db: float
     stft_distance: float
     loudness_difference_db: float
@@ -83,12 +84,17 @@ def evaluate(
     if with_stoi is None:
         with_stoi = np.shape(original)[-1] >= STOI_SECONDS * sample_rate and has_stoi()
     return Scores(
-        si_sdr_db=si_sdr(original, decoded),
+        si_sdr_db=si_sdr(original, decoded) if has_sound(original) else None,
         log_mel_db=log_mel_distance(original, decoded, sample_rate),
         stft_distance=multi_resolution_stft_distance(original, decoded),
         loudness_difference_db=loudness_difference(original, decoded, sample_rate),
         stoi=stoi(original, decoded, sample_rate) if with_stoi else None,
     )
+
+
+def has_sound(audio: Audio) -> bool:
+    """Tell whether any channel of [C, T] is more than a constant: of silence there is no ratio."""
+    return bool(np.ptp(audio, axis=-1).any())
 
 
 def si_sdr(original: Audio, decoded: Audio) -> float:
@@ -120,20 +126,27 @@ def _si_sdr_of_channel(x: _Float64, y: _Float64) -> float:
 def log_mel_distance(original: Audio, decoded: Audio, sample_rate: int) -> float:
     """Return the mean absolute difference of log-mel spectra in dB, 0 or more.
 
-    80 Slaney bands up to half the rate, Hann windows of 32 ms every 8 ms, magnitudes below 1e-5
-    raised to it.
-
-    Source: Kumar et al. 2023 (arXiv:2306.06546), section 3.4; its `MelSpectrogramLoss` with
-    `pow=2`, `mag_weight=0`, one scale, times 10.
+    See `log_mel`. Source: Kumar et al. 2023 (arXiv:2306.06546), section 3.4; its
+    `MelSpectrogramLoss` with `pow=2`, `mag_weight=0`, one scale, times 10.
     """
     x, y = _pair(original, decoded)
+    return float(np.abs(log_mel(x, sample_rate) - log_mel(y, sample_rate)).mean())
+
+
+def log_mel(audio: Audio, sample_rate: int) -> _Float64:
+    """Return log-mel magnitudes [C, bands, frames] in dB, -100 or more.
+
+    80 Slaney bands up to half the rate, Hann windows of 32 ms every 8 ms, centred, magnitudes below
+    1e-5 raised to it.
+    """
     window = max(16, round(MEL_WINDOW_SECONDS * sample_rate) // 4 * 4)
-    bands = slaney_mel_bands(sample_rate, window, MEL_BANDS)
-    a, b = (
-        20 * np.log10(np.maximum(_spectra(s, window, window, window // 4) @ bands.T, MEL_FLOOR))
-        for s in (x, y)
-    )
-    return float(np.abs(a - b).mean())
+    bands = slaney_mel_bands(sample_rate, window, MEL_BANDS).T
+    channels = [
+        np.concatenate([m @ bands for m in _magnitudes(channel, window, window, window // 4)])
+        for channel in audio.astype(np.float64)
+    ]
+    levels: _Float64 = np.maximum(np.stack(channels).swapaxes(1, 2), MEL_FLOOR)
+    return 20 * np.log10(levels)
 
 
 def multi_resolution_stft_distance(original: Audio, decoded: Audio) -> float:
@@ -143,14 +156,21 @@ def multi_resolution_stft_distance(original: Audio, decoded: Audio) -> float:
     of auraloss 0.4.0 computes them (natural logarithm).
     """
     x, y = _pair(original, decoded)
-    return float(np.mean([_stft_distance(x, y, *sizes) for sizes in STFT_SIZES]))
+    each = [_stft_distance(*pair, *s) for pair in zip(x, y, strict=True) for s in STFT_SIZES]
+    return float(np.mean(each))
 
 
 def _stft_distance(x: _Float64, y: _Float64, size: int, window: int, hop: int) -> float:
-    a, b = (np.sqrt(np.maximum(_spectra(s, size, window, hop) ** 2, STFT_FLOOR)) for s in (x, y))
-    axes = (1, 2)
-    convergence = np.sqrt(((a - b) ** 2).sum(axes) / (a**2).sum(axes)).mean()
-    return float(convergence + np.abs(np.log(a) - np.log(b)).mean())
+    """Return the distance of one channel [T], summed over a few hundred frames at a time."""
+    error, power, logs, count = 0.0, 0.0, 0.0, 0
+    pieces = (_magnitudes(signal, size, window, hop) for signal in (x, y))
+    for pair in zip(*pieces, strict=True):
+        a, b = (np.sqrt(np.maximum(m**2, STFT_FLOOR)) for m in pair)
+        error += float(((a - b) ** 2).sum())
+        power += float((a**2).sum())
+        logs += float(np.abs(np.log(a) - np.log(b)).sum())
+        count += a.size
+    return math.sqrt(error / power) + logs / count
 
 
 def loudness_difference(original: Audio, decoded: Audio, sample_rate: int) -> float:
@@ -205,7 +225,7 @@ def slaney_mel_bands(sample_rate: int, size: int, count: int) -> _Float64:
     Source: M. Slaney's Auditory Toolbox (1998), as `librosa.filters.mel` has it: linear below
     1 kHz, logarithmic above.
     """
-    edges = _slaney_to_hz(np.linspace(0.0, _hz_to_slaney(sample_rate / 2), count + 2))
+    edges = _slaney_to_hz(np.linspace(0.0, hz_to_slaney(sample_rate / 2), count + 2))
     bins = np.linspace(0.0, sample_rate / 2, size // 2 + 1)
     rise = (bins - edges[:-2, None]) / np.diff(edges)[:-1, None]
     fall = (edges[2:, None] - bins) / np.diff(edges)[1:, None]
@@ -214,7 +234,8 @@ def slaney_mel_bands(sample_rate: int, size: int, count: int) -> _Float64:
     return bands
 
 
-def _hz_to_slaney(hz: float) -> float:
+def hz_to_slaney(hz: float) -> float:
+    """Return a frequency on Slaney's mel scale."""
     return hz * 3 / 200 if hz < 1000 else 15 + 27 * float(np.log(hz / 1000) / np.log(6.4))
 
 
@@ -223,15 +244,13 @@ def _slaney_to_hz(mel: _Float64) -> _Float64:
     return hz
 
 
-def _spectra(x: _Float64, size: int, window: int, hop: int) -> _Float64:
-    """Return STFT magnitudes [C, frames, bins] of centred Hann windows, reflected at the ends."""
+def _magnitudes(x: _Float64, size: int, window: int, hop: int) -> Iterator[_Float64]:
+    """Yield STFT magnitudes [frames, bins] of [T], a few hundred frames at a time.
+
+    Windows are centred Hann windows; the signal is reflected at its ends.
+    """
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
     hann = np.pad(hann, ((size - window) // 2, (size - window + 1) // 2))
-    return np.stack([np.concatenate(list(_frames(c, size, hop, hann))) for c in x])
-
-
-def _frames(x: _Float64, size: int, hop: int, hann: _Float64) -> Iterator[_Float64]:
-    """Yield magnitudes [n, bins], a few hundred frames at a time."""
     while len(x) <= size // 2:  # reflecting needs more samples than it adds
         x = np.pad(x, (0, size // 2 + 1 - len(x)))
     padded = np.pad(x, size // 2, mode="reflect")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Print one line of scores per file and number of codebooks, and their means."""
     from dac_rocm.cli.options import print_json
+    from dac_rocm.roundtrip import means
 
     rows = _of_pair(*args.files) if args.model is None else _of_model(args)
     if args.json:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     names = [name for name in rows[0] if name != "file"]
     print("  ".join([f"{'file':<32}", *(f"{name:>16}" for name in names)]))
-    for row in [*rows, *_means(rows)]:
+    for row in [*rows, *means(rows)]:
         cells = ["-" if row[n] is None else f"{row[n]:.4g}" for n in names]
         print("  ".join([f"{row['file'][-32:]:<32}", *(f"{cell:>16}" for cell in cells)]))
     return 0
@@ -75,39 +75,7 @@ def _of_model(args: argparse.Namespace) -> list[dict[str, Any]]:
 def _score(model: DAC | DACVAE, name: str, n_codebooks: int | None) -> dict[str, Any]:
     """Encode and decode one file in memory."""
     from dac_rocm.audio.files import read_audio
-    from dac_rocm.evaluate import evaluate
-    from dac_rocm.pipeline import decode_audio, encode_audio
+    from dac_rocm.roundtrip import round_trip
 
-    audio, rate = read_audio(name)
-    started = time.perf_counter()
-    encoded = encode_audio(model, audio, rate, n_codebooks=n_codebooks)
-    decoded, _ = decode_audio(model, encoded)
-    elapsed = time.perf_counter() - started
-    bits = None
-    if encoded.is_codes and encoded.codebook_size:
-        rows, count, _ = encoded.data.shape
-        bits = rows * count * (encoded.codebook_size - 1).bit_length() * model.config.frame_rate
-    return {
-        "file": name,
-        "n_codebooks": encoded.data.shape[1] if encoded.is_codes else None,
-        "kbps": None if bits is None else bits / 1000,
-        "times_real_time": encoded.seconds / elapsed,
-        **evaluate(audio, decoded, rate).to_dict(),
-    }
-
-
-def _means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the mean of each number of codebooks, where several files were scored."""
-    groups: dict[Any, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row.get("n_codebooks"), []).append(row)
-    return [_mean(group) for group in groups.values() if len(group) > 1]
-
-
-def _mean(group: list[dict[str, Any]]) -> dict[str, Any]:
-    mean: dict[str, Any] = {"file": "mean"}
-    for name in group[0]:
-        known = [row[name] for row in group if row[name] is not None]
-        if name != "file":
-            mean[name] = sum(known) / len(known) if known else None
-    return mean
+    trip = round_trip(model, *read_audio(name), n_codebooks=n_codebooks)
+    return {"file": name, **trip.to_dict()}
