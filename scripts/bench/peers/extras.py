@@ -1,0 +1,149 @@
+"""What only our package is asked: other lengths, live pushes, a cold start, the machine's rate.
+
+Each section runs in a process of its own and prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import dac_rocm
+from dac_rocm.codec import Codec
+from peers.rate import best_rate, multiply_adds, unit_shapes
+from peers.worker import memory, reset_peak
+
+Calls = Mapping[str, Callable[[], object]]
+
+
+def lengths(model: Codec, audio: Tensor, options: argparse.Namespace) -> dict[str, Any]:
+    """Time a second of audio in a clip of 1 s, of the usual length, and of a long one."""
+    base = audio.shape[-1] / model.sample_rate
+    rows = {}
+    for seconds, rounds in ((1.0, 3 * options.rounds), (base, options.rounds), (options.long, 1)):
+        clip = _tiled(model, audio, seconds)
+        data = _data(model.encode(clip))
+        runs = {"encode": lambda c=clip: model.encode(c), "decode": lambda d=data: model.decode(d)}
+        if seconds <= base:
+            _times(runs, 1)
+        found = {}
+        for half, run in runs.items():
+            reset_peak()
+            found[half] = _median(_times({half: run}, rounds)[half]) / _seconds(model, clip)
+            found[f"{half}_peak"] = memory("VmHWM")
+        rows[f"{seconds:g}"] = found
+    return {"seconds_per_second": rows, "base": f"{base:g}"}
+
+
+def streaming(model: Codec, audio: Tensor, options: argparse.Namespace) -> dict[str, Any]:
+    """Time live decoding in small pushes beside the whole run."""
+    data = _data(model.encode(audio))
+    whole = model.decode(data)
+    runs: dict[str, Callable[[], object]] = {"whole": lambda: model.decode(data)}
+    errors = {}
+    for frames in options.frames:
+        joined = _streamed(model, data, frames)
+        errors[str(frames)] = float((joined - whole).abs().max() / whole.abs().max())
+        runs[str(frames)] = lambda f=frames: _streamed(model, data, f)
+    times = {name: _median(each) for name, each in _times(runs, options.rounds).items()}
+    return {"seconds": times, "errors": errors, "audio_seconds": _seconds(model, audio)}
+
+
+def rate(model: Codec, audio: Tensor, options: argparse.Namespace) -> dict[str, Any]:
+    """Compare with the best rate of oneDNN's convolutions on the network's own shapes."""
+    data = _data(model.encode(audio))
+    work = {
+        "encode": 2 * multiply_adds(model.steps("encoder"), audio.shape[-1]),
+        "decode": 2 * multiply_adds(model.steps("decoder"), data.shape[-1]),
+    }
+    runs: dict[str, Callable[[], object]] = {
+        "encode": lambda: model.encode(audio),
+        "decode": lambda: model.decode(data),
+    }
+    steps = (*model.steps("encoder"), *model.steps("decoder"))
+    best: dict[str, float] = {}
+    times: dict[str, list[float]] = {half: [] for half in runs}
+    for _ in range(options.rounds):
+        for shape in unit_shapes(steps):
+            key = "{}x{}".format(*shape)
+            best[key] = max(best.get(key, 0.0), best_rate(*shape, model.dtype))
+        for half, each in _times(runs, 1).items():
+            times[half] += each
+    rates = {half: work[half] / _median(each) for half, each in times.items()}
+    return {
+        "dtype": options.dtype,
+        "best": max(best.values()),
+        "by_channels_and_dilation": best,
+        "ours": rates,
+        "work_per_second": {half: n / _seconds(model, audio) for half, n in work.items()},
+    }
+
+
+def _times(runs: Calls, rounds: int) -> dict[str, list[float]]:
+    """Run everything in turns; returns the seconds of each."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return times
+
+
+def _median(times: list[float]) -> float:
+    return float(statistics.median(times))
+
+
+def _streamed(model: Codec, data: Tensor, frames: int) -> Tensor:
+    with dac_rocm.stream_decoder(model) as stream:
+        pushes = range(0, data.shape[-1], frames)
+        parts = [stream.push(data[..., i : i + frames]) for i in pushes]
+        return torch.cat([*parts, stream.flush()], -1)
+
+
+def _tiled(model: Codec, audio: Tensor, seconds: float) -> Tensor:
+    length = max(1, round(seconds * model.config.frame_rate)) * model.hop_length
+    return audio.repeat(1, 1, -(-length // audio.shape[-1]))[..., :length].contiguous()
+
+
+def _data(found: Any) -> Tensor:
+    return found if isinstance(found, Tensor) else found.mean
+
+
+def _seconds(model: Codec, audio: Tensor) -> float:
+    return audio.shape[-1] / model.sample_rate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("section", choices=("lengths", "streaming", "rate"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--long", type=float, default=600.0)
+    parser.add_argument("--frames", type=int, nargs="+", default=[1, 2, 4, 8, 32])
+    parser.add_argument("--dtype", default="float32")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore")
+    model = dac_rocm.load(options.folder / "canonical", device="cpu", dtype=options.dtype)
+    audio = torch.from_numpy(np.load(options.folder / "input.npy"))
+    print(json.dumps(globals()[options.section](model, audio, options)))
+
+
+if __name__ == "__main__":
+    main()
