@@ -32,6 +32,7 @@ COMMANDS = (
     "plot",
     "report",
     "doctor",
+    "bench",
     "tokenize",
     "detokenize",
 )

@@ -40,11 +40,12 @@ ROOMS = {
     "roundtrip": "audio codec evaluate pipeline",
     "report": "atomic audio codec container dac dacvae evaluate pipeline roundtrip",
     "doctor": "codec model ops runtime",
+    "bench": "codec doctor model ops runtime streaming",
     # A shard holds what a folder run would write: the same listing, clips, batches and folder lock.
     "distributed": "atomic audio batch codec dac dacvae model pipeline runtime weights",
     "cli": (
-        "atomic audio batch codec container dac dacvae distributed doctor evaluate model pipeline "
-        "presets repack report roundtrip runtime weights"
+        "atomic audio batch bench codec container dac dacvae distributed doctor evaluate model "
+        "pipeline presets repack report roundtrip runtime weights"
     ),
     "__main__": "cli",
 }
