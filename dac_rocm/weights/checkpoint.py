@@ -12,7 +12,7 @@ from dac_rocm.config import CodecConfig
 from dac_rocm.encoded import ModelStamp
 from dac_rocm.weights.hub import Request
 from dac_rocm.weights.plan import choose_parts, names_for, plan_of
-from dac_rocm.weights.read import open_tensors
+from dac_rocm.weights.shards import open_checkpoint
 from dac_rocm.weights.source import Located, locate
 from dac_rocm.weights.stamp import stamp_of
 
@@ -71,9 +71,9 @@ def load_checkpoint(
         WeightsError: The checkpoint cannot be used; its subclasses say why.
         ConfigError: Its config fits no network, or no rate is known.
     """
-    request = Request("", subfolder, None, revision, token, cache_dir, offline)
+    request = Request("", subfolder, None, revision, token, cache_dir, offline, parts)
     located = locate(source, request)
-    opened = open_tensors(located.weights)
+    opened = open_checkpoint(located.weights, parts)
     plan = plan_of(opened, located.fields, sample_rate)
     wanted = choose_parts(plan.parts, parts, located.weights)
     tensors = {n: opened.read(n, plan.entries[n]) for n in names_for(plan.config, wanted)}

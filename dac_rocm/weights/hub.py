@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from dac_rocm.errors import SourceError
+from dac_rocm.errors import DacError, SourceError
 from dac_rocm.weights.pick import Picked, pick
+from dac_rocm.weights.shards import shards_of
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 """A whole commit hash."""
@@ -30,6 +31,7 @@ class Request(NamedTuple):
         token: Of the Hub; None: the stored one.
         cache_dir: Of the Hub; None: its own.
         offline: No network call.
+        parts: What of several files is needed.
     """
 
     repo: str
@@ -39,6 +41,7 @@ class Request(NamedTuple):
     token: str | None = None
     cache_dir: str | os.PathLike[str] | None = None
     offline: bool = False
+    parts: str = "all"
 
 
 class Fetched(NamedTuple):
@@ -87,7 +90,7 @@ def fetch(wanted: Request) -> Fetched:
         )
     try:
         return _download(wanted, revision, found.commit)
-    except SourceError:
+    except DacError:
         raise
     except Exception as error:
         raise explained(error, wanted) from error
@@ -135,6 +138,10 @@ def _cached(wanted: Request, commit: str, *, whole: bool) -> Fetched | None:
     picked = pick(files, wanted.subfolder, wanted.file)
     if picked is None or (whole and not picked.is_whole):
         return None
+    weights = folder / picked.weights
+    shards = shards_of(weights, wanted.parts)
+    if not all(weights.with_name(shard).is_file() for shard in shards):
+        return None
     return Fetched(folder, picked)
 
 
@@ -166,18 +173,26 @@ def _download(wanted: Request, revision: str, commit: str | None) -> Fetched:
             f"{wanted.repo}: no weights found; a known name, here or in audio_vae or vae, is "
             "expected. Pass `subfolder=`, or `org/repo/path/to/file`."
         )
-    paths = [
-        hf_hub_download(
+
+    def get(file: str) -> Path:
+        kept = hf_hub_download(
             wanted.repo,
             file,
             revision=revision,
             token=wanted.token,
             cache_dir=None if wanted.cache_dir is None else Path(wanted.cache_dir),
         )
-        for file in picked
-        if file is not None
+        return Path(kept)
+
+    weights = get(picked.weights)
+    beside = [
+        str(PurePosixPath(picked.weights).with_name(shard))
+        for shard in shards_of(weights, wanted.parts)
     ]
-    return Fetched(Path(paths[0]).parents[picked.weights.count("/")], picked)
+    for file in (picked.config, *beside):
+        if file is not None:
+            get(file)
+    return Fetched(weights.parents[picked.weights.count("/")], picked)
 
 
 def _status(error: BaseException) -> int | None:

@@ -11,7 +11,7 @@ from dac_rocm.config import CodecConfig
 from dac_rocm.weights.fold import spelling_of
 from dac_rocm.weights.hub import Request
 from dac_rocm.weights.plan import names_for, plan_of
-from dac_rocm.weights.read import open_tensors
+from dac_rocm.weights.shards import open_checkpoint
 from dac_rocm.weights.source import locate
 
 
@@ -61,7 +61,7 @@ def inspect_checkpoint(
     """Look at a checkpoint; arguments and errors are those of `load_checkpoint`."""
     request = Request("", subfolder, None, revision, token, cache_dir, offline)
     located = locate(source, request)
-    opened = open_tensors(located.weights)
+    opened = open_checkpoint(located.weights)
     plan = plan_of(opened, located.fields, sample_rate)
     return Inspection(
         name=located.name,

@@ -12,6 +12,7 @@ CONFIGS = ("config.json", "model_config.json")
 WEIGHTS = (
     "model.safetensors",
     "diffusion_pytorch_model.safetensors",
+    "*.safetensors.index.json",
     "weights.pth",
     "weights_*.pth",
     "vae_128d_48k.pth",
@@ -23,7 +24,7 @@ WEIGHTS = (
     "*.pth",
     "*.ckpt",
 )
-"""Names of files of tensors, best first."""
+"""Names of files of tensors, or of an index of several, best first."""
 SUBFOLDERS = ("", "audio_vae", "vae")
 """Where they are looked for, if no subfolder is given."""
 
@@ -32,7 +33,7 @@ class Picked(NamedTuple):
     """The files of a checkpoint, relative to the folder.
 
     Args:
-        weights: The file of tensors.
+        weights: The file of tensors, or the index of several.
         config: The config file beside it, or None.
     """
 

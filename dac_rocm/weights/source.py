@@ -6,7 +6,6 @@ This room gives paths and what stands beside the tensors; it must not open tenso
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -17,13 +16,13 @@ from typing import Any
 from dac_rocm.errors import ConfigError, SourceError
 from dac_rocm.presets import ASSETS, RANDOM, Preset, list_bundled, list_presets, preset
 from dac_rocm.weights.download import fetch_url, original_path
+from dac_rocm.weights.fields import read_json
 from dac_rocm.weights.hub import Request, fetch
 from dac_rocm.weights.layouts.base import RATE_NAMES
 from dac_rocm.weights.pick import pick
 from dac_rocm.weights.read import SUFFIXES
+from dac_rocm.weights.shards import INDEX
 
-MAX_CONFIG_BYTES = 1 << 20
-"""Largest config.json; published ones have under 10 KB."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(/[\w./-]+)?")
 """`org/repo`, and perhaps a path inside it."""
 
@@ -33,7 +32,7 @@ class Located:
     """A checkpoint that was found.
 
     Args:
-        weights: The file of tensors.
+        weights: The file of tensors, or the index of several.
         fields: What the config file beside it says; empty if there is none.
         name: Name of the model.
         license: Of the weights, if known.
@@ -74,34 +73,6 @@ def locate(source: str | os.PathLike[str], wanted: Request) -> Located:
     raise SourceError(_not_found(str(source)))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a config file.
-
-    Raises:
-        ConfigError: It is too large, or no JSON object.
-        SourceError: It cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_CONFIG_BYTES + 1)
-        data = json.loads(text) if len(text) <= MAX_CONFIG_BYTES else None
-    except OSError as error:
-        raise SourceError(
-            f"{path}: {error.strerror or error} found; a readable config file is expected. "
-            "Check its permissions."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{path}: {error} found; a JSON object is expected. Download the file again."
-        ) from error
-    if not isinstance(data, dict):
-        raise ConfigError(
-            f"{path}: something else found; a JSON object of at most {MAX_CONFIG_BYTES} bytes is "
-            "expected. Download the file again."
-        )
-    return data
-
-
 def _from_preset(known: Preset, wanted: Request) -> Located:
     kept = original_path(known.original_file) if known.original_file else None
     if kept and kept.is_file() and wanted.revision is None:
@@ -122,7 +93,7 @@ def _from_preset(known: Preset, wanted: Request) -> Located:
 def _from_id(source: str, wanted: Request) -> Located:
     """Take `org/repo`, `org/repo/subfolder` or `org/repo/subfolder/file`."""
     org, repo, *inside = source.split("/")
-    if inside and inside[-1].endswith(SUFFIXES):
+    if inside and inside[-1].endswith((*SUFFIXES, INDEX)):
         wanted = wanted._replace(file=inside.pop(), subfolder="")
     if inside:
         wanted = wanted._replace(subfolder="/".join(inside))

@@ -7,6 +7,8 @@ must not read tensors.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TypeVar
 
 from dac_rocm.errors import UnknownLayoutError
 from dac_rocm.weights.fold import Entries
@@ -18,6 +20,8 @@ from dac_rocm.weights.layouts.oobleck import DIFFUSERS, STABLE_AUDIO
 from dac_rocm.weights.layouts.relatives import relative_of
 from dac_rocm.weights.layouts.stable_audio_dac import STABLE_AUDIO_DAC
 from dac_rocm.weights.layouts.transformers import TRANSFORMERS
+
+T = TypeVar("T")
 
 LAYOUTS: tuple[Layout, ...] = (
     CANONICAL,
@@ -58,13 +62,13 @@ TRAINING = re.compile(r"(discriminators?|ema|ema_model|losses|loss)\.")
 """What only training needs, and may lie beside a codec without prefix."""
 
 
-def strip_prefix(entries: Entries) -> Entries:
+def strip_prefix(entries: Mapping[str, T]) -> dict[str, T]:
     """Take off what a wrapper put before the names; what lies outside of it is left out."""
     for prefix in PREFIXES:
         if any(prefix + first in entries for first in FIRSTS):
             inside = {n.removeprefix(prefix): e for n, e in entries.items() if n.startswith(prefix)}
             return {n: e for n, e in inside.items() if not TRAINING.match(n)}
-    return entries
+    return dict(entries)
 
 
 def detect(entries: Entries, fields: Fields) -> Layout:

@@ -117,7 +117,8 @@ def config_of(entries: Entries, family: Family, sample_rate: int) -> CodecConfig
         WeightsMismatchError: A tensor that fixes the shape of the network is missing.
         ConfigError: The shapes fit no network.
     """
-    encoder, decoder = _encoder_sizes(entries), _decoder_sizes(entries)
+    encoder = _sizes(entries, "encoder.block.", scaler=4, widened=0)
+    decoder = _sizes(entries, "decoder.model.", scaler=1, widened=1)
     bottleneck = _bottleneck(entries, family, encoder, decoder)
     halved = isinstance(bottleneck, GaussianConfig) and not bottleneck.in_proj
     if encoder is None and decoder is not None:
@@ -151,37 +152,28 @@ def assembled(
     )
 
 
-def _encoder_sizes(entries: Entries) -> Sizes | None:
-    if not any(name.startswith("encoder.") for name in entries):
+def _sizes(entries: Entries, prefix: str, *, scaler: int, widened: int) -> Sizes | None:
+    """Read off one half; None if it is absent.
+
+    Args:
+        entries: Canonical.
+        prefix: Of its layers.
+        scaler: Index, inside a level, of the convolution that has the stride.
+        widened: Axis of that convolution's weight that has the width of the level.
+    """
+    half = prefix.partition(".")[0]
+    if not any(name.startswith(f"{half}.") for name in entries):
         return None
-    n = highest(entries, "encoder.block.", r"block\.")
-    first = _shape(entries, "encoder.block.0.weight")
-    downs = [_shape(entries, f"encoder.block.{i}.block.4.weight") for i in range(1, n + 1)]
-    last = _shape(entries, f"encoder.block.{n + 2}.weight")
+    n = highest(entries, prefix, r"block\.")
+    first, last = (_shape(entries, f"{prefix}{i}.weight") for i in (0, n + 2))
+    scalers = [_shape(entries, f"{prefix}{i}.block.{scaler}.weight") for i in range(1, n + 1)]
     return Sizes(
         into=first[1],
-        widths=(first[0], *(down[0] for down in downs)),
-        strides=tuple(down[2] // 2 for down in downs),
+        widths=(first[0], *(shape[widened] for shape in scalers)),
+        strides=tuple(shape[2] // 2 for shape in scalers),
         out=last[0],
         last_kernel=last[2],
-        final_bias=True,
-    )
-
-
-def _decoder_sizes(entries: Entries) -> Sizes | None:
-    if not any(name.startswith("decoder.") for name in entries):
-        return None
-    n = highest(entries, "decoder.model.", r"block\.")
-    first = _shape(entries, "decoder.model.0.weight")
-    ups = [_shape(entries, f"decoder.model.{i}.block.1.weight") for i in range(1, n + 1)]
-    last = _shape(entries, f"decoder.model.{n + 2}.weight")
-    return Sizes(
-        into=first[1],
-        widths=(first[0], *(up[1] for up in ups)),
-        strides=tuple(up[2] // 2 for up in ups),
-        out=last[0],
-        last_kernel=last[2],
-        final_bias=f"decoder.model.{n + 2}.bias" in entries,
+        final_bias=half == "encoder" or f"{prefix}{n + 2}.bias" in entries,
     )
 
 
