@@ -31,7 +31,6 @@ from typing import Any
 from peers import report as page
 from peers.session import Row, compare, environment, python_of
 
-PARTS = Path(__file__).parent / "peers"
 SECTIONS = ("table", "lengths", "streaming", "cold", "rate", "gains")
 PEERS = tuple(page.NAMES)
 NEEDED = {
@@ -118,7 +117,7 @@ def bench(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     if "table" in args.only:
         names = peers_of(args)
         if any(NEEDED.get(name.removesuffix("-bfloat16")) == "onnx" for name in names):
-            export(main_folder)
+            export(main_folder, args.threads)
         found["table"] = table(main_folder, names, args)
     for section in ("lengths", "streaming"):
         if section in args.only:
@@ -156,26 +155,24 @@ def prepare(folder: Path, model: str, seconds: float, args: argparse.Namespace) 
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("onnx/*.onnx"):
         old.unlink()
-    command = [PARTS / "prepare.py", folder, model, seconds, args.threads]
-    call([sys.executable, *command], args.threads)
+    call("prepare", folder, model, seconds, args.threads, threads=args.threads)
 
 
-def export(folder: Path) -> None:
-    """Write the ONNX graphs, unless they are there or cannot be made."""
+def export(folder: Path, threads: int) -> None:
+    """Write the ONNX graphs, unless they are there or the venv is not."""
     if (folder / "onnx" / "decode.onnx").exists() or not Path(python_of("onnx")).exists():
         return
     say("ONNX graphs")
-    subprocess.run(
-        [python_of("onnx"), "-W", "ignore", PARTS / "export.py", folder],
-        check=False, stdout=sys.stderr,
-    )  # fmt: skip
+    call("export", folder, python=python_of("onnx"), threads=threads)
 
 
 def table(folder: Path, names: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
     """Run packages side by side."""
-    say(f"{folder.name}: {', '.join(names)}")
-    has_input = [n for n in names if (folder / NEEDED.get(base(n), "canonical")).is_dir()]
-    rows = compare(folder, has_input, args.rounds, args.threads)
+    there = [n for n in names if (folder / NEEDED.get(base(n), "canonical")).is_dir()]
+    say(f"{folder.name}: {', '.join(there)}")
+    for name in set(names) - set(there):
+        say(f"{name}: not run, it cannot express this network")
+    rows = compare(folder, there, args.rounds, args.threads)
     return {"facts": facts_of(folder), "rows": [as_data(row) for row in rows]}
 
 
@@ -197,16 +194,16 @@ def as_data(row: Row) -> dict[str, Any]:
 def extra(section: str, folder: Path, args: argparse.Namespace, *more: object) -> Any:
     """Run a section in a process of its own."""
     say(f"{folder.name}: {section} {' '.join(map(str, more))}")
-    command = [PARTS / "extras.py", section, folder, "--rounds", args.rounds]
+    command = [section, folder, "--rounds", args.rounds]
     command += ["--threads", args.threads, "--long", args.long, "--frames", *args.frames, *more]
-    return json.loads(call([sys.executable, *command], args.threads))
+    return json.loads(call("extras", *command, threads=args.threads))
 
 
 def cold(folder: Path, args: argparse.Namespace) -> dict[str, float]:
     """Take the median of cold starts."""
     say(f"{folder.name}: cold")
-    command = [sys.executable, PARTS / "cold.py", folder, args.threads]
-    runs = [json.loads(call(command, args.threads)) for _ in range(args.rounds)]
+    command = ("cold", folder, args.threads)
+    runs = [json.loads(call(*command, threads=args.threads)) for _ in range(args.rounds)]
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
@@ -217,12 +214,12 @@ def gain(folder: Path, model: str, args: argparse.Namespace) -> dict[str, Any]:
     return table(place, ("ours", "ours-plain"), args)
 
 
-def call(command: Sequence[object], threads: int) -> str:
-    done = subprocess.run(
-        [str(word) for word in command], check=True, text=True, stdout=subprocess.PIPE,
-        env=environment(threads),
-    )  # fmt: skip
-    return done.stdout
+def call(module: str, *words: object, threads: int, python: str = sys.executable) -> str:
+    """Run a module of `peers` in a process of its own; returns what it prints."""
+    command = [python, "-W", "ignore", "-m", f"peers.{module}", *map(str, words)]
+    return subprocess.run(
+        command, check=True, text=True, stdout=subprocess.PIPE, env=environment(threads)
+    ).stdout
 
 
 def say(text: str) -> None:

@@ -7,7 +7,6 @@ memory is its own.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +17,9 @@ import numpy as np
 Run = Callable[[np.ndarray], np.ndarray]
 Pair = tuple[Run, Run]
 
-ROOT = Path(__file__).parents[3]
-
 
 def ours(folder: Path, threads: int, *, dtype: str = "float32", optimize: bool = True) -> Pair:
     """Run this package; for a VAE, encoding gives the mean."""
-    sys.path.insert(0, str(ROOT))
     torch = _torch(threads)
     import dac_rocm
 

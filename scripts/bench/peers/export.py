@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-
-sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import dac_rocm
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,13 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import dac_rocm
 from dac_rocm.codec import Codec
+from peers.memory import memory, reset_peak
 from peers.rate import best_rate, multiply_adds, unit_shapes
-from peers.worker import memory, reset_peak
 
 Calls = Mapping[str, Callable[[], object]]
 

@@ -17,21 +17,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dac_rocm import DAC, DACVAE
+from dac_rocm.audio.files import read_audio
+from dac_rocm.audio.resample import resample
+from dac_rocm.codec import Codec
+from dac_rocm.config import CodecConfig, RVQConfig
+from dac_rocm.encoded import ModelStamp
+from dac_rocm.errors import ConfigError
+from dac_rocm.nn.layers import Snake1d
+from dac_rocm.presets import list_bundled, preset
+from dac_rocm.weights import Checkpoint, convert_checkpoint
+
 ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT))
-
-from dac_rocm import DAC, DACVAE  # noqa: E402
-from dac_rocm.audio.files import read_audio  # noqa: E402
-from dac_rocm.audio.resample import resample  # noqa: E402
-from dac_rocm.codec import Codec  # noqa: E402
-from dac_rocm.config import CodecConfig, RVQConfig  # noqa: E402
-from dac_rocm.encoded import ModelStamp  # noqa: E402
-from dac_rocm.errors import ConfigError  # noqa: E402
-from dac_rocm.nn.layers import Snake1d  # noqa: E402
-from dac_rocm.presets import list_bundled, preset  # noqa: E402
-from dac_rocm.weights import Checkpoint, convert_checkpoint  # noqa: E402
-
-CALIBRATION_SECONDS = 0.5
+EXCERPT_SECONDS = 0.15
+"""Of each clip, on which the weights are scaled."""
+POWER = 0.1
+"""Root of the mean square of a clip."""
 SPREAD, AUDIO_SPREAD = 0.8, 0.25
 """Standard deviation of what a convolution gives, and of the decoded audio (before its tanh)."""
 
@@ -45,22 +46,37 @@ def config_of(name: str) -> CodecConfig:
     return found.config
 
 
-def recording(config: CodecConfig, seconds: float) -> Tensor:
-    """Return real audio [1, A, T], T whole frames: the clips of the tests, end to end and again."""
-    clips = []
+def clips(config: CodecConfig) -> list[np.ndarray]:
+    """Return the recordings of the tests, each [1, n] at the model's rate and of equal power."""
+    found = []
     for path in sorted((ROOT / "tests/data/audio").glob("*_*.*")):
         audio, rate = read_audio(path)
         mono = np.asarray(audio, np.float32).mean(0, keepdims=True)
-        mono *= 0.1 / np.sqrt(np.mean(mono**2))
-        clips.append(np.asarray(resample(mono, rate, config.sample_rate)))
-    joined = np.concatenate(clips, -1)
+        mono *= POWER / np.sqrt(np.mean(mono**2))
+        found.append(np.asarray(resample(mono, rate, config.sample_rate)))
+    return found
+
+
+def recording(config: CodecConfig, seconds: float) -> Tensor:
+    """Return audio [1, A, T], T whole frames: the clips end to end, and again."""
+    return _whole_frames(config, np.concatenate(clips(config), -1), seconds)
+
+
+def excerpt(config: CodecConfig) -> Tensor:
+    """Return audio [1, A, T] with something from the middle of each clip."""
+    n = round(EXCERPT_SECONDS * config.sample_rate)
+    pieces = [clip[:, (clip.shape[-1] - n) // 2 :][:, :n] for clip in clips(config)]
+    return _whole_frames(config, np.concatenate(pieces, -1), EXCERPT_SECONDS * len(pieces))
+
+
+def _whole_frames(config: CodecConfig, audio: np.ndarray, seconds: float) -> Tensor:
     length = max(1, round(seconds * config.frame_rate)) * config.hop_length
-    tiled = np.tile(joined, (config.audio_channels, -(-length // joined.shape[-1])))
+    tiled = np.tile(audio, (config.audio_channels, -(-length // audio.shape[-1])))
     return torch.from_numpy(tiled[None, :, :length]).float().clamp(-1, 1)
 
 
 def build(config: CodecConfig, audio: Tensor) -> Codec:
-    """Make a model with random weights, the same every time, whose activations stay near 1."""
+    """Make a model with random weights, the same every time, scaled on `audio`."""
     torch.manual_seed(0)
     kind = DAC if isinstance(config.bottleneck, RVQConfig) else DACVAE
     model = kind(config, snake="eager").requires_grad_(False).eval()
@@ -75,10 +91,7 @@ def build(config: CodecConfig, audio: Tensor) -> Codec:
             module.weight.normal_()
     kinds = (nn.Conv1d, nn.ConvTranspose1d)
     hooks = [m.register_forward_hook(_scale) for m in model.modules() if isinstance(m, kinds)]
-    start = audio.shape[-1] // 2
-    n = round(CALIBRATION_SECONDS * config.frame_rate) * config.hop_length
-    piece = audio[..., start : start + n] if audio.shape[-1] > start + n else audio
-    model.decoder(_inner(model, model.encoder(piece)))
+    model.decoder(_inner(model, model.encoder(audio)))
     for hook in hooks:
         hook.remove()
     model.to(torch.float32)  # what the quantizers derive from the weights follows
@@ -126,12 +139,11 @@ def spread_of(codes: np.ndarray) -> float:
     return float(np.mean([len(np.unique(row)) / size for row in codes[0]]))
 
 
-def prepare(folder: Path, name: str, seconds: float) -> None:
+def prepare(folder: Path, name: str, config: CodecConfig, seconds: float) -> None:
     """Write the weights in every layout, the input and the truth."""
-    config = config_of(name)
     audio = recording(config, seconds)
     with torch.no_grad():
-        model = build(config, recording(config, 4 * CALIBRATION_SECONDS))
+        model = build(config, excerpt(config))
         _save(model, folder, name)
         found = truth(model, audio)
     np.save(folder / "input.npy", audio.numpy())
@@ -168,4 +180,4 @@ if __name__ == "__main__":
     parser.add_argument("threads", type=int)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    prepare(options.folder, options.model, options.seconds)
+    prepare(options.folder, options.model, config_of(options.model), options.seconds)

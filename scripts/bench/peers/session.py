@@ -93,16 +93,19 @@ class Process:
     """
 
     def __init__(self, name: str, folder: Path, threads: int) -> None:
-        worker = Path(__file__).with_name("worker.py")
         self._process = subprocess.Popen(
-            [python_of(name), "-W", "ignore", worker, name, folder, str(threads)],
+            [python_of(name), "-W", "ignore", "-m", "peers.worker", name, folder, str(threads)],
             env=environment(threads),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        self.about = self._answer()
+        try:
+            self.about = self._answer()
+        except WorkerError:
+            self.close()
+            raise
 
     def ask(self, *request: object) -> dict[str, Any]:
         """Send a request and wait for the answer.
@@ -129,10 +132,12 @@ class Process:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.stdin.close()
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
         self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
+        self._process.communicate()
 
 
 def python_of(name: str) -> str:
@@ -143,8 +148,10 @@ def python_of(name: str) -> str:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Return the environment of a process that computes with so many threads."""
-    return {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    """Return the environment of a process that finds these modules, and computes with threads."""
+    counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    path = os.pathsep.join((str(ROOT), str(ROOT / "scripts" / "bench")))
+    return {**os.environ, **counts, "PYTHONPATH": path}
 
 
 def compare(folder: Path, names: Sequence[str], rounds: int, threads: int) -> list[Row]:

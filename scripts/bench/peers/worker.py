@@ -8,8 +8,6 @@ once all is loaded: `version`, and the resident `memory`.
 from __future__ import annotations
 
 import argparse
-import ctypes
-import gc
 import json
 import os
 import sys
@@ -21,8 +19,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TextIO
 
-import adapters
 import numpy as np
+
+from peers import adapters
+from peers.memory import give_back, memory, reset_peak
 
 PACKAGES: dict[str, Callable[[Path, int], adapters.Pair]] = {
     "ours": adapters.ours,
@@ -67,23 +67,6 @@ class Worker:
         self.result = run(x)
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "peak": memory("VmHWM")}
-
-
-def memory(key: str) -> int:
-    """Return `VmRSS`, or `VmHWM`, its largest value, in bytes; Linux only."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if key in line)) * 1024
-
-
-def reset_peak() -> None:
-    """Let `VmHWM` begin again from what is resident now."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def give_back() -> None:
-    """Return freed memory to the system, so that what loading left behind is not counted."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
 
 
 def version_of(name: str) -> str:
