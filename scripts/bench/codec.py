@@ -48,6 +48,8 @@ def main() -> int:
     args = parser().parse_args()
     with folder_of(args.folder) as name:
         found = bench(Path(name), args)
+    if args.keep and args.json and args.json.exists():
+        found = {**json.loads(args.json.read_text()), **found}
     text = page.markdown(found)
     print(text, end="")
     if args.json:
@@ -81,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--relative-seconds", type=float, default=4.0, help="their audio; default: 4")
     made.add_argument("--folder", type=Path, help="keep weights and true results here")
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    made.add_argument("--keep", action="store_true", help="keep that file's other sections")
     made.add_argument(
         "--markdown", type=Path, metavar="FILE",
         help=f"put the tables between {page.START} and {page.END} of this page",
@@ -108,8 +111,7 @@ def folder_of(path: Path | None) -> Any:
 
 def bench(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Measure the sections that were asked for."""
-    found: dict[str, Any] = {"machine": page.machine()}
-    found |= {"threads": args.threads, "rounds": args.rounds}
+    found: dict[str, Any] = {"machine": page.machine(), "threads": args.threads}
     model = ALIASES.get(args.model, args.model)
     main_folder = folder / model
     if set(args.only) - {"gains"}:
@@ -173,7 +175,8 @@ def table(folder: Path, names: Sequence[str], args: argparse.Namespace) -> dict[
     for name in set(names) - set(there):
         say(f"{name}: not run, it cannot express this network")
     rows = compare(folder, there, args.rounds, args.threads)
-    return {"facts": facts_of(folder), "rows": [as_data(row) for row in rows]}
+    facts = {**facts_of(folder), "rounds": args.rounds}
+    return {"facts": facts, "rows": [as_data(row) for row in rows]}
 
 
 def base(name: str) -> str:

@@ -154,7 +154,7 @@ def test_what_only_ours_is_asked(folder, monkeypatch, capsys):
     rates = found["rate"]
     assert rates["best"] == max(rates["by_channels_and_dilation"].values())
     assert 0 < rates["ours"]["decode"] < rates["best"]
-    data = {"machine": "a processor", "threads": 1, "rounds": 1, "rate": [rates]}
+    data = {"machine": "a processor", "threads": 1, "rate": [rates]}
     text = report.markdown({**data, "lengths": found["lengths"], "streaming": streaming})
     assert "| 0.6 |" in text and "| whole | 1.00 |" in text and "GFLOP/s" in text
 
@@ -170,9 +170,9 @@ def row_of(name, seconds, problem=""):
 
 
 def test_no_time_is_shown_where_the_result_is_wrong(tmp_path):
-    facts = {"model": "dac-44khz", "seconds": 10.0, "kind": "codes"}
+    facts = {"model": "dac-44khz", "seconds": 10.0, "kind": "codes", "rounds": 3}
     rows = [row_of("ours", 2.0), row_of("onnx", 5.0), row_of("descript", None, "error of 1.0e+00")]
-    data = {"machine": "a processor", "threads": 2, "rounds": 3}
+    data = {"machine": "a processor", "threads": 2}
     data |= {"table": {"facts": facts, "rows": rows}}
     data |= {"gains": [{"facts": facts, "rows": [row_of("ours", 2.0), row_of("ours-plain", 6.0)]}]}
     data |= {"cold": {"import_torch": 2.0, "read_weights": 0.5, "load": 1.0, "first_encode": 0.7}}
@@ -199,7 +199,16 @@ def test_the_script(folder, tmp_path):
     facts = json.loads((folder / "facts.json").read_text())
     assert facts["asked_seconds"] == SECONDS
     flags = ["--model", "kit", "--seconds", str(SECONDS), "--threads", "1", "--rounds", "1"]
-    flags += ["--only", "table,cold", "--peers", "ours,ours-bfloat16", "--dtype", "float32"]
+    (tmp_path / "found.json").write_text('{"threads": 9, "rate": []}')
+    flags += [
+        "--keep",
+        "--only",
+        "table,cold",
+        "--peers",
+        "ours,ours-bfloat16",
+        "--dtype",
+        "float32",
+    ]
     done = subprocess.run(
         [BENCH / "codec.py", *flags, "--folder", tmp_path, "--json", tmp_path / "found.json"],
         capture_output=True,
@@ -208,6 +217,7 @@ def test_the_script(folder, tmp_path):
     )
     assert "| dac_rocm | " in done.stdout and "bfloat16" not in done.stdout
     found = json.loads((tmp_path / "found.json").read_text())
+    assert found["rate"] == [] and found["threads"] == 1
     (row,) = found["table"]["rows"]
     assert row["halves"]["encode"]["seconds"] > 0 and found["cold"]["load"] > 0
 

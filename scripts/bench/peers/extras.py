@@ -41,8 +41,8 @@ def lengths(model: Codec, audio: Tensor, options: argparse.Namespace) -> dict[st
             reset_peak()
             found[half] = _median(_times({half: run}, rounds)[half]) / _seconds(model, clip)
             found[f"{half}_peak"] = memory("VmHWM")
-        rows[f"{seconds:g}"] = found
-    return {"seconds_per_second": rows, "base": f"{base:g}"}
+        rows[f"{seconds:.3g}"] = found
+    return {"seconds_per_second": rows, "base": f"{base:.3g}"}
 
 
 def streaming(model: Codec, audio: Tensor, options: argparse.Namespace) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def _table(table: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]
     yield (
         f"{facts['seconds']:.3g} s of audio through the network of `{facts['model']}` (random "
         f"weights, the same for all): {report['machine']}, {report['threads']} threads, medians of "
-        f"{report['rounds']} rounds taken in turns. × is the time over that of the first line; "
+        f"{facts['rounds']} rounds taken in turns. × is the time over that of the first line; "
         "errors are against the readable modules in float64; memory is the peak of the process "
         "and, after the plus, by how much that is over what it held once loaded."
     )
