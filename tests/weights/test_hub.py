@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hub import Hub, Repo, running
 from kits import COPIES, load
+from safetensors.torch import load_file, save
+from torch import Tensor
 
 ROOT = Path(__file__).parents[2]
 ODD = COPIES / "descript" / "odd" / "weights.pth"
@@ -216,6 +218,36 @@ def test_a_truncated_download_is_not_kept(hub: Hub, ask: Client) -> None:
     assert "broke off" in broken["message"] and "Try again" in broken["message"]
     hub.truncate.clear()
     assert ask("org/dac")["layout"] == "transformers"
+
+
+def test_only_the_files_that_a_half_needs(hub: Hub, ask: Client) -> None:
+    tensors = load_file(DAC / "model.safetensors")
+    listed = {f"audio_encoder.{n}": f"{n.partition('.')[0]}.safetensors" for n in tensors}
+    files = {file: tensors_in(tensors, file) for file in set(listed.values())}
+    listed["text.weight"], files["text.safetensors"] = "text.safetensors", b"huge"
+    index = {"model.safetensors.index.json": json.dumps({"weight_map": listed}).encode()}
+    config = (DAC / "config.json").read_bytes()
+    hub.repo("org/big", {"config.json": config, **index, **files})
+
+    def got() -> set[str]:
+        asked = {line.rpartition("/")[2] for line in hub.log if line.startswith("GET /org")}
+        hub.log.clear()
+        return {name for name in asked if name.endswith(".safetensors")}
+
+    assert ask("org/big", parts="decoder")["layout"] == "transformers"
+    assert got() == {"decoder.safetensors", "quantizer.safetensors"}
+    assert ask("org/big", parts="decoder", offline=True)["layout"] == "transformers"
+    assert "nothing found in the cache" in ask("org/big", offline=True)["message"]
+    assert ask("org/big")["fingerprints"] == dict(load(DAC).stamp.fingerprints)
+    assert got() == {"encoder.safetensors"}
+    bad = {"model.safetensors.index.json": b'{"weight_map": {"a": "../../x.safetensors"}}'}
+    hub.repo("org/bad", {"config.json": config, **bad})
+    assert "own folder" in ask("org/bad")["message"]
+
+
+def tensors_in(tensors: dict[str, Tensor], file: str) -> bytes:
+    half = file.removesuffix("safetensors")
+    return save({f"audio_encoder.{n}": t for n, t in tensors.items() if n.startswith(half)})
 
 
 def test_pushing_makes_a_repo_and_commits(hub: Hub, ask: Client) -> None:
