@@ -76,7 +76,7 @@ def load_checkpoint(
     opened = open_checkpoint(located.weights, parts)
     plan = plan_of(opened, located.fields, sample_rate)
     wanted = choose_parts(plan.parts, parts, located.weights)
-    tensors = {n: opened.read(n, plan.entries[n]) for n in names_for(plan.config, wanted)}
+    tensors = opened.read_all({n: plan.entries[n] for n in names_for(plan.config, wanted)})
     return Checkpoint(
         config=plan.config,
         tensors=tensors,

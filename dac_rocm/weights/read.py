@@ -11,6 +11,7 @@ import math
 import pickle
 import zipfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ MAX_TENSORS = 100_000
 """Most tensors in a file; the largest model that embeds a codec has a few thousand."""
 MAX_VALUES = 1 << 31
 """Most values in a tensor; the largest published one of the family has 34 million."""
+MAX_THREADS = 8
+"""Most threads that read; memory has no more to give."""
 WRAPPERS = ("state_dict", "model", "generator")
 """Keys under which training tools put the tensors."""
 EMBEDDED = "dac_rocm"
@@ -84,6 +87,15 @@ class TensorFile:
                 "Take an undamaged copy of the checkpoint."
             )
         return made
+
+    def read_all(self, entries: Mapping[str, Entry]) -> dict[str, Tensor]:
+        """Make several tensors, as `read` does, on several threads: one gets memory slowly.
+
+        Args:
+            entries: Name to recipe.
+        """
+        with ThreadPoolExecutor(min(MAX_THREADS, torch.get_num_threads())) as pool:
+            return dict(zip(entries, pool.map(self.read, entries, entries.values()), strict=True))
 
 
 def open_tensors(path: Path) -> TensorFile:
