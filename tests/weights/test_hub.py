@@ -267,6 +267,17 @@ def test_pushing_makes_a_repo_and_commits(hub: Hub, ask: Client) -> None:
     assert "503" in ask(str(DAC), push={"repo": "me/other", "token": "hf_mine"})["message"]
 
 
+def test_no_network(tmp_path: Path) -> None:
+    process = client(Hub(url="http://127.0.0.1:9"), tmp_path)
+    try:
+        refused = asking(process)("org/dac", cache_dir=str(tmp_path))
+    finally:
+        stop(process)
+    assert refused["error"] == "SourceError"
+    assert "no answer from the Hub" in refused["message"]
+    assert "check the network" in refused["message"]
+
+
 def test_hf_hub_offline_makes_no_call(hub: Hub, ask: Client, tmp_path: Path) -> None:
     hub.repo("org/dac", files_of(DAC))
     found = ask("org/dac")
