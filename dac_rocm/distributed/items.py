@@ -180,7 +180,7 @@ def open_bytes(name: str, data: bytes) -> AudioReader:
         AudioError: As `open_audio`.
         OutputError: The temporary file cannot be written.
     """
-    safe = re.sub(r"[^\w.#-]", "_", name)[-60:]
+    safe = re.sub(r"[^\w.#-]", "_", name)[-60:].lstrip(".") or "item"
     with tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True) as folder:
         path = Path(folder, safe)
         try:

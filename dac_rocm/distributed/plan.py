@@ -77,12 +77,18 @@ class Plan:
         return sum(shard.items for shard in self.shards)
 
 
-def make_plan(source: str | os.PathLike[str], shard_size: int = SHARD_SIZE) -> Plan:
+def make_plan(
+    source: str | os.PathLike[str],
+    shard_size: int = SHARD_SIZE,
+    *,
+    without: str | os.PathLike[str] | None = None,
+) -> Plan:
     """List the items of a source, and divide them into shards.
 
     Args:
         source: A folder, or one file.
         shard_size: Items of each shard but the last.
+        without: A folder to pass over, as that of the shards.
 
     Raises:
         SourceError: There is no such source, it has no items, or a folder cannot be listed.
@@ -92,7 +98,7 @@ def make_plan(source: str | os.PathLike[str], shard_size: int = SHARD_SIZE) -> P
     if shard_size < 1:
         raise ShapeError(f"shards of {shard_size} items found; at least 1 is expected. Ask for it.")
     root = Path(source)
-    files = list(_files(root))
+    files = list(_files(root, Path(without).resolve() if without else None))
     spans = [Span(path, 0, _count(root / path)) for path in files]
     shards = tuple(Shard(i, part) for i, part in enumerate(_cut(spans, shard_size)))
     if not shards:
@@ -110,14 +116,18 @@ def is_audio(name: str) -> bool:
     return Path(name).suffix.lower() in AUDIO_SUFFIXES
 
 
-def _files(root: Path) -> Iterator[str]:
+def _files(root: Path, without: Path | None) -> Iterator[str]:
     found = find([root], AUDIO_SUFFIXES | TABLE_SUFFIXES)
     for folder, why in found.unreadable:
         raise SourceError(
             f"a folder found that cannot be listed, {folder} ({why}); a plan needs every item. "
             "Mend its permissions, or move it away."
         )
+    if without is not None and not without.is_relative_to(root.resolve()):
+        without = None  # then no file needs to be looked at for it
     for path, relative in found.sources:
+        if without is not None and path.resolve().is_relative_to(without):
+            continue
         if path.suffix.lower() != ".arrow" or _is_listed(path):
             yield relative.as_posix() if root.is_dir() else ""
 

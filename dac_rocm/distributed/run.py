@@ -109,7 +109,7 @@ def tokenize(
 
     Args:
         source: A folder or file; see `make_plan`.
-        target: Folder of the shards.
+        target: Folder of the shards; where it lies inside the source, it is passed over.
         load: What `dac_rocm.load` takes, but parts and dtype; default: the bundled `tiny`.
         settings: What the shards depend on beside plan and model.
         shard_size: Items of each shard.
@@ -125,7 +125,7 @@ def tokenize(
             corpus or cannot be written.
     """
     settings, options = settings or Settings(), dict(load or {})
-    plan = make_plan(source, shard_size)
+    plan = make_plan(source, shard_size, without=target)
     checkpoint = load_checkpoint(
         options.get("source", "tiny"),
         parts="encoder",

@@ -104,6 +104,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _read_tar(path: Path) -> Iterator[Recording]:
+    _check_end(path)
     with tarfile.open(path) as tar:
         array: Any = None
         for member in tar:
@@ -115,6 +116,15 @@ def _read_tar(path: Path) -> Iterator[Recording]:
                 about = json.loads(data)
                 yield about["id"], to_encoded(array, about, Header.from_dict(about))
                 array = None
+
+
+def _check_end(path: Path) -> None:
+    """Refuse a tar that was cut, which `tarfile` reads up to there without a word."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 2 * tarfile.BLOCKSIZE))
+        data = file.read()
+    if data != bytes(2 * tarfile.BLOCKSIZE):
+        raise tarfile.ReadError("it does not end as a tar does")
 
 
 FORMATS = {
