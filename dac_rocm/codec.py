@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from dac_rocm import checks
 from dac_rocm.choice import Choice
 from dac_rocm.config import CodecConfig
 from dac_rocm.encoded import ModelStamp
-from dac_rocm.engine import Network, run
+from dac_rocm.engine import Network
 from dac_rocm.errors import ConfigError, ShapeError
 from dac_rocm.geometry import lost_frames, output_length
 from dac_rocm.lowering import Steps, lower_decoder, lower_encoder
@@ -28,8 +28,13 @@ from dac_rocm.nn.blocks import Decoder, Encoder
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops.snake import check_backend
 from dac_rocm.pretrained import Pretrained
-from dac_rocm.runtime.backends import finite_or_retry, hint_when_silent
-from dac_rocm.runtime.optimize import build_network, choose_profile
+from dac_rocm.runtime.backends import (
+    deterministic,
+    finite_or_retry,
+    hint_at_first,
+    prepare_miopen,
+)
+from dac_rocm.runtime.optimize import Networks, choose_profile, choose_push, open_flow
 from dac_rocm.runtime.tiles import choose_tile
 
 PARTS = ("all", "encoder", "decoder")
@@ -72,10 +77,11 @@ class Codec(Pretrained, ABC):
         self.notes = tuple(notes)
         self.licence = licence
         self.profile = "plain"
+        self.push: int | None = None
         self.choices: tuple[Choice, ...] = ()
         self.encoder = Encoder(config) if parts != "decoder" else None
         self.decoder = Decoder(config) if parts != "encoder" else None
-        self._networks: dict[tuple[str, bool], Network] = {}
+        self._networks = Networks()
         self.set_snake(snake)
 
     def set_snake(self, backend: str) -> None:
@@ -89,7 +95,7 @@ class Codec(Pretrained, ABC):
         for module in self.modules():
             if isinstance(module, Snake1d):
                 module.backend = backend
-        self._networks.clear()
+        self._networks = Networks()
 
     @property
     def name(self) -> str:
@@ -144,20 +150,23 @@ class Codec(Pretrained, ABC):
     def _build_network(self, steps: Steps) -> Network:
         snakes = {n: m for n, m in self.named_modules() if isinstance(m, Snake1d)}
         choice = choose_profile(self.profile, self.device, self.dtype, self.snake)
+        push = choose_push(self.profile, self.push, self.config.frame_rate)
+        prepare_miopen(self.device)
         with torch.no_grad():
             tensors = dict(self.named_parameters())
-            return build_network(choice.name, steps, tensors, snakes, self.snake)
+            return self._networks.build(choice.name, steps, tensors, snakes, self.snake, push)
 
-    def optimize(self, profile: str = "auto") -> tuple[Choice, ...]:
+    def optimize(self, profile: str = "auto", *, push: int | None = None) -> tuple[Choice, ...]:
         """Choose what runs the model; see `dac_rocm.optimize`."""
         choice = choose_profile(profile, self.device, self.dtype, self.snake)
-        if profile != self.profile:
-            self.profile = profile
-            self._networks.clear()
+        choose_push(profile, push, self.config.frame_rate)
+        if (profile, push) != (self.profile, self.push):
+            self.profile, self.push = profile, push
+            self._networks = Networks()
         return (*self.choices, choice)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Codec:
-        self._networks.clear()
+        self._networks = Networks()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
@@ -168,7 +177,7 @@ class Codec(Pretrained, ABC):
         return result
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_networks": {}}
+        return {**self.__dict__, "_networks": Networks()}
 
     def choose_tile(
         self, half: str, batch: int, *, max_memory: int | None = None
@@ -184,15 +193,24 @@ class Codec(Pretrained, ABC):
 
     def _run(self, half: str, x: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         tile, _ = self.choose_tile(half, x.shape[0])
-        with hint_when_silent() if self.device.type == "cuda" else nullcontext():
-            y = run(self.network(half), x, tile=tile, lengths=lengths)
+        with hint_at_first(self.device):
+            y = open_flow(self.network(half), tile=tile, lengths=lengths).push(x, end=True)
         if self.dtype != torch.float16:
             return y
-        return finite_or_retry(y, lambda: self._run_wide(half, x, lengths), f"{half} output")
+        again = lambda: self._in_float32()._run(half, x.float(), lengths)  # noqa: E731
+        return finite_or_retry(y, again, f"{half} output")
 
-    def _run_wide(self, half: str, x: Tensor, lengths: Sequence[int] | None) -> Tensor:
-        """Run once in float32, where float16 overflowed."""
-        return copy.deepcopy(self).float()._run(half, x.float(), lengths)
+    def _in_float32(self) -> Codec:
+        """Return a copy in float32; nothing is captured or compiled for it."""
+        wide = copy.deepcopy(self).float()
+        wide.optimize("plain" if self.profile == "plain" else "auto")
+        return wide
+
+    @contextmanager
+    def _repeatable(self) -> Iterator[Any]:
+        """Give the model in float32 or wider, while torch may use only kernels that repeat bits."""
+        with deterministic():
+            yield self if self.dtype.itemsize >= 4 else self._in_float32()
 
     def pad(self, audio: Tensor) -> Tensor:
         """Fill audio [B, A, T] up to a multiple of the hop, as this family does."""

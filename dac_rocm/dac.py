@@ -30,7 +30,12 @@ class DAC(Codec):
 
     @torch.no_grad()
     def encode(
-        self, audio: Tensor, *, n_codebooks: int | None = None, sample_rate: int | None = None
+        self,
+        audio: Tensor,
+        *,
+        n_codebooks: int | None = None,
+        sample_rate: int | None = None,
+        deterministic: bool = False,
     ) -> Tensor:
         """Encode audio.
 
@@ -38,6 +43,8 @@ class DAC(Codec):
             audio: [B, A, T] around ±1 at the model's rate, T ≥ 1.
             n_codebooks: Codebooks to use, 1..N; default: all.
             sample_rate: Rate of `audio` in Hz, to be checked against the model's.
+            deterministic: Give each item the codes that it has in any other batch: one by one, in
+                float32, with kernels that repeat their bits. Slower.
 
         Returns:
             Codes [B, N, F], int64, F = ceil(T / hop).
@@ -47,6 +54,12 @@ class DAC(Codec):
             AudioError: NaN or infinite samples.
         """
         checks.check_n_codebooks(n_codebooks, self.rvq)
+        if deterministic:
+            checks.check_audio(audio, self.config.audio_channels)
+            self._check_rate(sample_rate)
+            return torch.stack(
+                self.encode_many(list(audio), n_codebooks=n_codebooks, deterministic=True)
+            )
         return self.from_z(self.encode_z(audio, sample_rate=sample_rate), n_codebooks=n_codebooks)
 
     @torch.no_grad()
@@ -118,13 +131,18 @@ class DAC(Codec):
 
     @torch.no_grad()
     def encode_many(
-        self, audio: Sequence[Tensor], *, n_codebooks: int | None = None
+        self,
+        audio: Sequence[Tensor],
+        *,
+        n_codebooks: int | None = None,
+        deterministic: bool = False,
     ) -> list[Tensor]:
         """Encode clips of different lengths in one batch, each as if alone.
 
         Args:
             audio: Clips [A, T_i].
             n_codebooks: Codebooks to use, 1..N; default: all.
+            deterministic: See `encode`.
 
         Returns:
             Codes [N, F_i], int64.
@@ -134,6 +152,10 @@ class DAC(Codec):
             AudioError: NaN or infinite samples.
         """
         n = checks.check_n_codebooks(n_codebooks, self.rvq)
+        if deterministic:
+            checks.check_items("audio", audio)
+            with self._repeatable() as model:
+                return [model.encode(item[None], n_codebooks=n)[0] for item in audio]
         return [self.from_z(z[None], n_codebooks=n)[0] for z in self._encode_z_many(audio)]
 
     @torch.no_grad()

@@ -77,17 +77,26 @@ def load(
     )
 
 
-def optimize(model: Codec, profile: str = "auto") -> tuple[Choice, ...]:
+def optimize(model: Codec, profile: str = "auto", *, push: int | None = None) -> tuple[Choice, ...]:
     """Make a model fast, in place; a second call changes nothing.
 
     Args:
         model: DAC or DACVAE.
         profile: `auto` for the fast network of the device, `plain` for torch's own operations.
+            Two run every signal in equal pushes, and are never chosen by themselves: `graphs`
+            captures CUDA or HIP graphs, for small live pushes; `compile` is `torch.compile`, at
+            most three graphs for any set of files.
+        push: Frames per push of `graphs` and `compile`, 1 or more; default: two seconds. Streams
+            lag by as much.
 
     Returns:
         The choices that were made, with reasons.
 
     Raises:
-        BackendError: The profile is unknown, or does not fit the device.
+        BackendError: The profile is unknown, or does not fit the device or `push`.
+        ShapeError: `push` is below 1.
+
+    Warns:
+        RuntimeWarning: `compile` for bfloat16 on ROCm, which is obeyed.
     """
-    return model.optimize(profile)
+    return model.optimize(profile, push=push)

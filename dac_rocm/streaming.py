@@ -16,8 +16,8 @@ from torch import Tensor
 from dac_rocm import checks
 from dac_rocm.codec import Codec
 from dac_rocm.dac import DAC
-from dac_rocm.engine import Flow
-from dac_rocm.geometry import lookahead
+from dac_rocm.runtime.backends import hint_at_first
+from dac_rocm.runtime.optimize import lookahead_of, open_flow
 
 S = TypeVar("S", bound="_Stream[Any]")
 Out = TypeVar("Out")
@@ -48,7 +48,7 @@ class _Stream(ABC, Generic[Out]):
 
     def reset(self) -> None:
         """Forget everything, and be ready for another signal."""
-        self._flow = Flow(self.network, tile=self.tile)
+        self._flow = open_flow(self.network, tile=self.tile)
         self._batch: int | None = None
 
     def __enter__(self: S) -> S:
@@ -63,7 +63,7 @@ class _Stream(ABC, Generic[Out]):
         self.reset()
 
     def _latency(self, unit: int) -> Latency:
-        samples = lookahead(self.network.steps) * unit
+        samples = lookahead_of(self.network) * unit
         return Latency(samples, samples / self.model.sample_rate)
 
     def _push(self, x: Tensor, *, end: bool = False) -> Out:
@@ -72,7 +72,9 @@ class _Stream(ABC, Generic[Out]):
             checks.check_batch(x.shape[0], self._batch)
         before = self._flow.snapshot()
         try:
-            result = self._finished(self._flow.push(x, end=end))
+            with hint_at_first(self.model.device):
+                y = self._flow.push(x, end=end)
+            result = self._finished(y)
         except BaseException:
             self._flow.restore(before)
             raise

@@ -102,7 +102,7 @@ def encode_clips(
         return [replace(alone, **clip.facts)]
     parts = [_part(model, clip, options) for clip in clips]
     rows = [row for encoding, audio in parts for row in encoding.batch(audio)]
-    asked = {"n_codebooks": options.n_codebooks} if isinstance(model, DAC) else {}
+    asked: dict[str, Any] = {"n_codebooks": options.n_codebooks} if isinstance(model, DAC) else {}
     results = iter(model.encode_many(rows, **asked))
     return [
         _encoded(model, encoding, [next(results) for _ in range(encoding.rows)], clip)

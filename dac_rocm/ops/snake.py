@@ -86,7 +86,7 @@ _built: dict[str, SnakeFunction] = {}
 _failed: dict[str, str] = {}
 """Backend to why it failed: it is not tried again."""
 _told: set[str] = set()
-"""Backends that were said to be against the ROCm rule."""
+"""What was said to be against the ROCm rule: backends, and the profile `compile`."""
 
 
 def should_use_eager_snake_on_rocm_bf16(x: Any, alpha: Any) -> bool:
@@ -153,7 +153,7 @@ def _choose_under_rule(backend: str, origin: str) -> Choice:
             f"snake backend 'torchscript' {origin}, but {ROCM_BF16}. Say 'auto' or 'eager'."
         )
     if backend != "eager":
-        _tell_once(backend, f"snake backend {backend!r} {origin} and is used, though {ROCM_BF16}.")
+        tell_once(backend, f"snake backend {backend!r} {origin} and is used, though {ROCM_BF16}.")
     return Choice(backend, origin)
 
 
@@ -240,9 +240,10 @@ def _fall_back(name: str, error: Exception) -> None:
         )
 
 
-def _tell_once(backend: str, text: str) -> None:
+def tell_once(subject: str, text: str) -> None:
+    """Warn of a subject, unless that was done before."""
     with _lock:
-        first = backend not in _told
-        _told.add(backend)
+        first = subject not in _told
+        _told.add(subject)
     if first:
         warnings.warn(text, RuntimeWarning, stacklevel=5)

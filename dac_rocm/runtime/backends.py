@@ -29,6 +29,8 @@ FIND_MODE = "MIOPEN_FIND_MODE"
 """How MIOpen looks for a kernel. Source: MIOpen documentation, "Find modes"."""
 SILENCE_SECONDS = 30.0
 """How long the first convolution may take before a hint is given."""
+_begun: set[str] = set()
+"""GPUs on which something has run."""
 CONVOLUTIONS = frozenset({F.conv1d, F.conv2d, F.conv_transpose1d, F.linear})
 
 
@@ -176,8 +178,19 @@ def hint_when_silent(
         timer.cancel()
 
 
+@contextmanager
+def hint_at_first(device: torch.device) -> Iterator[None]:
+    """Give the hint if the first run on a GPU takes long; later runs, and CPUs, have none."""
+    if device.type != "cuda" or str(device) in _begun:
+        yield
+        return
+    with hint_when_silent():
+        yield
+    _begun.add(str(device))
+
+
 def _hint(seconds: float, environment: Mapping[str, str]) -> str:
-    start = f"the first convolution has been silent for {seconds:g} s; the library may be "
+    start = f"the first run on this GPU has been silent for {seconds:g} s; the library may be "
     if platform.is_rocm():
         return (
             f"{start}searching for kernels ({FIND_MODE}={environment.get(FIND_MODE, 'unset')}). "

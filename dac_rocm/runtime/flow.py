@@ -1,19 +1,20 @@
 """Signals of any length, run as pushes of one fixed length: what `engine.Flow` and `run` do, fixed.
 
 A runner belongs to a network and holds what was captured or compiled for it; a flow belongs to
-one signal and holds its state.
+one signal and holds its state, and the inputs that do not fill a push yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dac_rocm.errors import BackendError, ShapeError
-from dac_rocm.geometry import output_length, step_length
+from dac_rocm.errors import BackendError
+from dac_rocm.geometry import output_length, ratio, step_length
 from dac_rocm.ops.platform import float32_precision
 from dac_rocm.runtime.fixed import FixedPush, Push, canonical
 from dac_rocm.runtime.gpu import GpuNetwork
@@ -24,6 +25,8 @@ ENDLESS = 1 << 60
 
 class FixedRunner:
     """Runs signals through a network in pushes of one length.
+
+    It is an `engine.Network` itself, the one that it was made of: its flows are what is fast.
 
     Args:
         network: Shared and never changed.
@@ -43,11 +46,21 @@ class FixedRunner:
         wrap: Callable[[Push], Push] | None = None,
         always_edge: bool = False,
     ) -> None:
+        self.steps, self.kernels = network.steps, network.kernels
+        self.time, self.tf32 = network.time, network.tf32
+        self.enter, self.leave = network.enter, network.leave
         self.fixed = FixedPush(network, push)
         self.edge: Push = wrap(self.fixed.edge) if wrap else self.fixed.edge
         self.steady: Push | None = None
         if not always_edge:
             self.steady = wrap(self.fixed.steady) if wrap else self.fixed.steady
+
+    @property
+    def lookahead(self) -> int:
+        """Inputs that must follow before an output is known, at most; see `geometry.lookahead`."""
+        down, up = ratio(self.steps)
+        delay = -(-self.fixed.stages[-1].delay * down // up)
+        return self.fixed.push - down + delay
 
     def flow(self, *, lengths: Sequence[int] | None = None) -> FixedFlow:
         """Open a flow for one signal; see `FixedFlow`."""
@@ -71,6 +84,7 @@ class FixedFlow:
         self.lengths = lengths
         self._number, self._taken, self._ended = 0, 0, False
         self._state: tuple[Tensor, ...] = ()
+        self._rest: Tensor | None = None
         self._limits = torch.empty(0, dtype=torch.int64)
         self._shortest: list[int] = []
 
@@ -81,7 +95,7 @@ class FixedFlow:
         Whatever a push raises, the flow is as it was before it.
 
         Args:
-            x: [B, C, n], n ≥ 0; but for the last push, a multiple of the fixed length.
+            x: [B, C, n], n ≥ 0; what does not fill a push waits for the next ones.
             end: These are the last inputs.
 
         Returns:
@@ -89,27 +103,26 @@ class FixedFlow:
 
         Raises:
             BackendError: The flow has ended.
-            ShapeError: `n` is no multiple of the fixed length.
         """
-        self._check(x, end)
-        before = self._number, self._taken, self._state, self._limits, self._shortest
+        if self._ended:
+            raise BackendError("push after the end found; an open flow is expected. Open another.")
+        before = self.snapshot()
         try:
             with float32_precision(tf32=self.fixed.network.tf32):
                 parts = list(self._parts(x, end))
         except BaseException:
-            self._number, self._taken, self._state, self._limits, self._shortest = before
+            self.restore(before)
             raise
         self._ended = end
         return torch.cat(parts, -1)
 
-    def _check(self, x: Tensor, end: bool) -> None:
-        if self._ended:
-            raise BackendError("push after the end found; an open flow is expected. Open another.")
-        if not end and x.shape[-1] % self.fixed.push:
-            raise ShapeError(
-                f"a push of {x.shape[-1]} found; a multiple of {self.fixed.push} is expected. "
-                "Buffer until then, or use the profile without graphs and compilation."
-            )
+    def snapshot(self) -> Any:
+        """Return the present state: references, since a flow replaces what it keeps."""
+        return dict(vars(self))
+
+    def restore(self, state: Any) -> None:
+        """Go back to a state that `snapshot` returned."""
+        vars(self).update(state)
 
     def _parts(self, x: Tensor, end: bool) -> Iterator[Tensor]:
         batch, push = x.shape[0], self.fixed.push
@@ -120,7 +133,9 @@ class FixedFlow:
         if end:
             self._limit(self.lengths or [self._taken] * batch)
         total = output_length(self.fixed.network.steps, self._taken) if end else ENDLESS
-        pieces = -(-x.shape[-1] // push)
+        x = x if self._rest is None else torch.cat((self._rest, x.to(self._rest)), -1)
+        pieces = -(-x.shape[-1] // push) if end else x.shape[-1] // push
+        self._rest = x[..., pieces * push :].clone()
         i = 0
         while i < pieces or (end and self._known() < total):
             piece = x[..., i * push : (i + 1) * push]

@@ -27,6 +27,8 @@ ENVIRONMENT = "DAC_ROCM_GRAPHS"
 """Environment variable: `0` runs everything without graphs."""
 WARMUPS = 2
 """Calls before the capture: kernels are compiled and chosen there, which no graph can hold."""
+MAX_BATCHES = 4
+"""Batch sizes that get a graph: each holds the memory of its activations for good."""
 
 Outputs = tuple[Tensor, ...]
 Capture = Callable[[Callable[[], Outputs]], tuple[Outputs, Callable[[], None]]]
@@ -119,7 +121,7 @@ def capture_on_gpu(function: Callable[[], Outputs]) -> tuple[Outputs, Callable[[
 
 
 class GraphedPerBatch:
-    """A push function with one graph for each batch size.
+    """A push function with one graph for each of the first `MAX_BATCHES` batch sizes.
 
     Args:
         function: See `Graphed`; its first tensor is [B, ...].
@@ -135,21 +137,33 @@ class GraphedPerBatch:
 
     def __call__(self, x: Tensor, *rest: Tensor) -> Outputs:
         """Run the function; x is [B, ...]."""
-        graph = Graphed(self.function, enabled=self.enabled, capture=self.capture)
-        return self.graphs.setdefault(x.shape[0], graph)(x, *rest)
+        batch = x.shape[0]
+        if batch not in self.graphs and len(self.graphs) < MAX_BATCHES:
+            graph = Graphed(self.function, enabled=self.enabled, capture=self.capture)
+            self.graphs.setdefault(batch, graph)
+        return self.graphs.get(batch, self.function)(x, *rest)
 
 
-def graphed_runner(network: GpuNetwork, push: int, *, enabled: bool | None = None) -> FixedRunner:
+def graphed_runner(
+    network: GpuNetwork,
+    push: int,
+    *,
+    enabled: bool | None = None,
+    capture: Capture | None = None,
+) -> FixedRunner:
     """Run a network in pushes of one length, each a graph.
 
     Args:
         network: Encoder or decoder.
         push: Inputs per push; see `FixedRunner`.
         enabled: See `Graphed`.
+        capture: See `Graphed`.
 
     Raises:
         ShapeError: `push` does not fit the strides.
     """
     return FixedRunner(
-        network, push, wrap=lambda function: GraphedPerBatch(function, enabled=enabled)
+        network,
+        push,
+        wrap=lambda function: GraphedPerBatch(function, enabled=enabled, capture=capture),
     )

@@ -1,23 +1,30 @@
-"""Which network runs a model: the plain one, or the fast one of its device."""
+"""Which network runs a model: the plain one, the fast one of its device, or one in equal pushes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from dac_rocm.choice import Choice
-from dac_rocm.engine import Network
-from dac_rocm.errors import BackendError
+from dac_rocm.engine import Flow, Network
+from dac_rocm.errors import BackendError, ShapeError
+from dac_rocm.geometry import lookahead, ratio
 from dac_rocm.lowering import Steps
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.plain import PlainNetwork
+from dac_rocm.runtime.compile import MAX_GRAPHS, compiled_runner, warn_of_rocm
 from dac_rocm.runtime.cpu import CpuNetwork, choose_convolution
+from dac_rocm.runtime.flow import FixedFlow, FixedRunner
 from dac_rocm.runtime.gpu import GpuNetwork, choose_order
+from dac_rocm.runtime.graphs import graphed_runner
 
-PROFILES = ("auto", "plain", "cpu", "gpu")
-"""`auto` takes the fast network of the device; `plain` torch's own operations, the slow twin."""
+PROFILES = ("auto", "plain", "cpu", "gpu", "graphs", "compile")
+"""`auto` takes the fast network of the device, never one of the last two; `plain` torch's own
+operations, the slow twin. `graphs` and `compile` run equal pushes, captured or compiled."""
+PUSH_SECONDS = 2.0
+"""Length of those pushes: a short clip is filled up to it, a long one needs few. Not measured."""
 FAST_DTYPES = (torch.float32, torch.bfloat16)
 """Types of number that oneDNN's packed convolutions take."""
 
@@ -28,20 +35,39 @@ def choose_profile(
     """Choose the network.
 
     Args:
-        profile: `auto`, `plain`, `cpu` or `gpu`.
+        profile: One of `PROFILES`.
         device: Of the model.
         dtype: Of the model.
-        snake: Snake backend that was asked for: any but `auto` needs the plain network.
+        snake: Snake backend that was asked for: any but `auto` needs the plain network on a CPU.
 
     Raises:
         BackendError: The profile is unknown, or does not fit device and type.
+
+    Warns:
+        RuntimeWarning: Once: `compile` was asked for against the ROCm rule, and is obeyed.
     """
     if profile not in PROFILES:
         raise BackendError(
             f"profile {profile!r} found; one of {', '.join(PROFILES)} is expected. Say auto."
         )
-    if profile == "gpu" or (profile == "auto" and device.type == "cuda"):
-        return _gpu(device)
+    if profile == "compile":
+        warn_of_rocm(device, dtype)
+        return Choice("compile", f"was asked for; {MAX_GRAPHS} graphs at most, snakes fused there")
+    if profile in ("gpu", "graphs") or (profile == "auto" and device.type == "cuda"):
+        return _gpu("gpu" if profile == "auto" else profile, device)
+    return _cpu_or_plain(profile, device, dtype, snake)
+
+
+def _gpu(profile: str, device: torch.device) -> Choice:
+    if device.type != "cuda":
+        raise BackendError(
+            f"profile {profile!r} for {device} found; a CUDA or ROCm device is expected. Say auto."
+        )
+    equal = "equal pushes, each captured once; " if profile == "graphs" else ""
+    return Choice(profile, f"{equal}fused snake; memory order {choose_order().reason}")
+
+
+def _cpu_or_plain(profile: str, device: torch.device, dtype: torch.dtype, snake: str) -> Choice:
     fits = device.type == "cpu" and dtype in FAST_DTYPES
     if profile == "cpu" and not fits:
         raise BackendError(
@@ -55,31 +81,82 @@ def choose_profile(
     return Choice("plain", "torch's own operations, on the weights as they are")
 
 
-def _gpu(device: torch.device) -> Choice:
-    if device.type != "cuda":
-        raise BackendError(
-            f"profile 'gpu' for {device} found; a CUDA or ROCm device is expected. Say auto."
-        )
-    return Choice("gpu", f"fused snake; memory order {choose_order().reason}")
-
-
-def build_network(
-    profile: str,
-    steps: Steps,
-    tensors: Mapping[str, Tensor],
-    snakes: Mapping[str, Snake1d],
-    snake: str = "auto",
-) -> Network:
-    """Build what runs `steps`.
+def choose_push(profile: str, push: int | None, frame_rate: float) -> int:
+    """Choose the frames per push of `graphs` and `compile`.
 
     Args:
-        profile: Name of a choice of `choose_profile`.
-        steps: Lowered encoder or decoder.
-        tensors: Parameters by canonical name.
-        snakes: The `Snake1d` modules by canonical name.
-        snake: Snake backend that was asked for.
+        profile: One of `PROFILES`.
+        push: What was asked for; None lets `PUSH_SECONDS` say.
+        frame_rate: Frames per second of the model.
+
+    Raises:
+        BackendError: Pushes of one length were asked for of another profile.
+        ShapeError: There are no pushes of that length.
     """
-    if profile == "gpu":
-        return GpuNetwork(steps, tensors, snakes, backend=snake)
-    kind = CpuNetwork if profile == "cpu" else PlainNetwork
-    return kind(steps, tensors, snakes)
+    if push is None:
+        return max(1, round(PUSH_SECONDS * frame_rate))
+    if profile not in ("graphs", "compile"):
+        raise BackendError(
+            f"push={push!r} for the profile {profile!r} found, which takes any; graphs or compile "
+            "is expected. Leave the push out."
+        )
+    if isinstance(push, bool) or not isinstance(push, int) or push < 1:
+        raise ShapeError(f"push={push!r} found; 1 or more frames are expected. Leave it out.")
+    return push
+
+
+class Networks(dict[tuple[str, bool], Network]):
+    """The networks of one model, by half and padding; they share the graphs of `compile`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tickets = list(range(MAX_GRAPHS))
+
+    def build(
+        self,
+        profile: str,
+        steps: Steps,
+        tensors: Mapping[str, Tensor],
+        snakes: Mapping[str, Snake1d],
+        snake: str,
+        push: int,
+    ) -> Network:
+        """Build what runs `steps`.
+
+        Args:
+            profile: Name of a choice of `choose_profile`.
+            steps: Lowered encoder or decoder.
+            tensors: Parameters by canonical name.
+            snakes: The `Snake1d` modules by canonical name.
+            snake: Snake backend that was asked for; `cpu` and `compile` have their own.
+            push: Frames per push of `graphs` and `compile`.
+        """
+        if profile in ("plain", "cpu"):
+            kind = CpuNetwork if profile == "cpu" else PlainNetwork
+            return kind(steps, tensors, snakes)
+        inputs = push * ratio(steps)[0]
+        if profile == "compile":
+            network = GpuNetwork(steps, tensors, snakes, backend="eager")
+            return compiled_runner(network, inputs, self.tickets)
+        network = GpuNetwork(steps, tensors, snakes, backend=snake)
+        return graphed_runner(network, inputs) if profile == "graphs" else network
+
+
+def open_flow(
+    network: Network, *, tile: int | None = None, lengths: Sequence[int] | None = None
+) -> Flow | FixedFlow:
+    """Open a flow for one signal, of the kind that the network runs in; see `engine.Flow`.
+
+    Args:
+        network: From `build_network`.
+        tile: Most inputs that run at once; a network of equal pushes has its own.
+        lengths: True input length of each item, where they differ.
+    """
+    if isinstance(network, FixedRunner):
+        return network.flow(lengths=lengths)
+    return Flow(network, tile=tile, lengths=lengths)
+
+
+def lookahead_of(network: Network) -> int:
+    """Inputs that must follow before an output is known; see `geometry.lookahead`."""
+    return network.lookahead if isinstance(network, FixedRunner) else lookahead(network.steps)

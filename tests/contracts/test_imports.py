@@ -30,7 +30,7 @@ ROOMS = {
     "dac": "checks codec nn",
     "dacvae": "checks codec nn",
     "model": "codec dac dacvae runtime weights",
-    "streaming": "checks codec dac engine",
+    "streaming": "checks codec dac runtime",
     "container": "atomic",
     "audio": "atomic",
     "pipeline": "atomic audio checks codec container dac engine nn streaming",

@@ -10,7 +10,7 @@ from tolerances import EXACT_LAW
 
 from dac_rocm.engine import run
 from dac_rocm.errors import BackendError, ShapeError
-from dac_rocm.geometry import known_length, output_length
+from dac_rocm.geometry import known_length, output_length, ratio
 from dac_rocm.runtime.fixed import FixedPush, plan
 from dac_rocm.runtime.flow import FixedRunner
 
@@ -91,16 +91,55 @@ def test_only_pushes_at_the_edges_are_masked():
     assert calls == ["edge"] * 2 + ["steady"] * 8 + ["edge"] * 2
 
 
-def test_a_push_that_does_not_fit_is_refused():
+@pytest.mark.parametrize("size", [1, 3, 7, 50, 1000])
+@pytest.mark.parametrize("half", HALVES)
+def test_pushes_of_any_size_wait_until_they_fill_one(half, size):
+    model = nw.shared("odd", torch.float64)
+    runner = FixedRunner(gpu_network(model, half), 3 * unit(model, half))
+    x, flow = signal(model, half, 23), runner.flow()
+    step, (down, up) = size * unit(model, half) // 2 + 1, ratio(runner.steps)
+    parts, taken, late = [], 0, 0
+    for piece in x.split(step, -1):
+        parts.append(flow.push(piece))
+        taken += piece.shape[-1]
+        known = sum(part.shape[-1] for part in parts)
+        late = max(late, (taken - runner.lookahead) // down * up - known)
+    assert late <= 0  # what `lookahead` promises
+    parts.append(flow.push(x[..., :0], end=True))
+    assert (torch.cat(parts, -1) - run(model.network(half), x)).abs().max() <= EXACT_LAW
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("push", [1, 3])
+def test_no_smaller_lookahead_would_do(push, half):
+    """One input less, and some output of the first n inputs is not there yet."""
+    model = nw.shared("odd", torch.float64)
+    runner = FixedRunner(gpu_network(model, half), push * unit(model, half))
+    down, up = ratio(runner.steps)
+    missing = []
+    for n in range(1, 12):
+        flow = runner.flow()
+        x = signal(model, half, 60)[..., : n * unit(model, half) + runner.lookahead]
+        assert flow.push(x).shape[-1] >= n * unit(model, half) // down * up
+        less = runner.flow().push(x[..., :-1])
+        missing.append(less.shape[-1] < n * unit(model, half) // down * up)
+    assert any(missing)
+
+
+def test_a_runner_is_a_network_as_well():
+    model = nw.shared("odd", torch.float64)
+    runner = FixedRunner(gpu_network(model, "decoder"), 3)
+    x = signal(model, "decoder", 20)
+    assert (run(runner, x) - run(model.network("decoder"), x)).abs().max() <= EXACT_LAW
+
+
+def test_pushes_that_the_strides_do_not_divide_are_refused():
     model = nw.shared("even")
     network = gpu_network(model, "encoder")
     with pytest.raises(ShapeError, match=r"pushes of 5 found.*multiple of the hop is expected"):
         FixedPush(network, 5)
     with pytest.raises(ShapeError, match=r"pushes of 0 found"):
         plan(network.steps, 0)
-    flow = FixedRunner(network, model.hop_length).flow()
-    with pytest.raises(ShapeError, match=r"a push of 3 found; a multiple of"):
-        flow.push(torch.zeros(1, 1, 3))
 
 
 def test_a_failed_push_changes_nothing(monkeypatch):

@@ -7,7 +7,7 @@ import threading
 import networks as nw
 import pytest
 import torch
-from gpu_networks import gpu_network, signal
+from gpu_networks import Recorder, gpu_network, signal
 from tolerances import EXACT_LAW
 
 from dac_rocm.engine import run
@@ -15,24 +15,6 @@ from dac_rocm.errors import ShapeError
 from dac_rocm.runtime import graphs
 from dac_rocm.runtime.flow import FixedRunner
 from dac_rocm.runtime.graphs import ENVIRONMENT, Graphed, GraphedPerBatch, graphed_runner
-
-
-class Recorder:
-    """Captures like a GPU: a replay reads the same inputs and writes the same outputs."""
-
-    def __init__(self):
-        self.captures = self.replays = 0
-
-    def __call__(self, function):
-        self.captures += 1
-        outputs = function()
-
-        def replay():
-            self.replays += 1
-            for static, fresh in zip(outputs, function(), strict=True):
-                static.copy_(fresh)
-
-        return outputs, replay
 
 
 def double(x, y):
