@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Score a training checkpoint on the given test clips, by category and number of codebooks.
+"""Score bundled models on given clips, by category and number of codebooks, as the card has it.
 
-Opus and Codec2 at about the same bitrate stand beside it where opusenc and c2enc are installed.
+Opus and Codec2 at about the same bitrate stand beside them where opusenc and c2enc are installed.
 
-Needs: soundfile, soxr, pystoi; for the peers Debian's opus-tools and codec2.
+Needs: pystoi; for the peers Debian's opus-tools and codec2.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -23,18 +24,32 @@ import soundfile
 import soxr
 import torch
 
-ROOT = Path(__file__).resolve().parent
-sys.path[:0] = [str(ROOT), str(ROOT.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from training.network import RATE, Codec  # noqa: E402
-
-from dac_rocm.audio.loudness import loudness, normalizing_gain_db  # noqa: E402
-from dac_rocm.config import CodecConfig, RVQConfig  # noqa: E402
+import dac_rocm  # noqa: E402
 from dac_rocm.evaluate import evaluate  # noqa: E402
 
+RATE = 16_000
 Coder = Callable[[np.ndarray], np.ndarray]
 """From samples [1, T] at 16 kHz to decoded ones."""
-COLUMNS = ("stoi", "si_sdr_db", "log_mel_db", "stft_distance", "loudness_difference_db")
+Row = dict[str, float | str | None]
+CATEGORIES = {
+    "speech": "speech",
+    "dense": "dense music",
+    "solo": "solo instrument",
+    "choir": "voices",
+    "percussion": "percussion",
+    "noise": "noise",
+}
+"""Column of the tables to category of the manifest."""
+MEASURES = {
+    "si_sdr_db": "SI-SDR in dB, more is better",
+    "log_mel_db": "Log-mel distance in dB, less is better",
+    "stft_distance": "Multi-resolution STFT distance, less is better",
+    "loudness_difference_db": "Loudness difference in dB without its sign, less is better",
+}
+CODEC2_DELAY = 320
+"""Samples at 16 kHz by which Codec2's output is late: where its mean STOI is best."""
 
 
 def clips(audio: Path) -> Iterator[tuple[str, str, np.ndarray]]:
@@ -47,24 +62,13 @@ def clips(audio: Path) -> Iterator[tuple[str, str, np.ndarray]]:
         yield row["file"], row["category"].split("/")[0], mono[None].astype(np.float32)
 
 
-def load_codec(path: Path) -> Codec:
-    """Load the smoothed weights of a checkpoint."""
-    state = torch.load(path, weights_only=True)
-    net = Codec(CodecConfig.from_dict(state["config"]))
-    net.load_state_dict(state["smooth"])
-    return net.eval()
+def model_coder(model: dac_rocm.DAC | dac_rocm.DACVAE, n_codebooks: int | None) -> Coder:
+    """Encode and decode as the package does, level included."""
 
-
-def network_coder(net: Codec, n_codebooks: int | None) -> Coder:
-    """Code at -16 LUFS and give the level back, as the package does."""
-
-    @torch.no_grad()
     def code(x: np.ndarray) -> np.ndarray:
-        gain = 10 ** (normalizing_gain_db(loudness(x, RATE)) / 20)
-        hop = net.config.hop_length
-        padded = np.pad(x * np.float32(gain), ((0, 0), (0, -x.shape[1] % hop)))
-        y = net(torch.from_numpy(padded)[None], n_codebooks)[0].numpy()
-        return y[:, : x.shape[1]] / np.float32(gain)
+        encoded = dac_rocm.encode_audio(model, x, RATE, n_codebooks=n_codebooks)
+        decoded, _ = dac_rocm.decode_audio(model, encoded)
+        return np.asarray(decoded)
 
     return code
 
@@ -86,86 +90,99 @@ def opus_coder(kbps: int) -> Coder:
 
 
 def codec2_coder(x: np.ndarray) -> np.ndarray:
-    """Codec2 at its highest rate, 3.2 kbit/s, on 8 kHz audio; resampled back."""
+    """Codec2 at its highest rate, 3.2 kbit/s, on 8 kHz audio; resampled back, delay removed."""
     low = np.round(soxr.resample(x[0], RATE, 8000, "HQ").clip(-1, 1) * 32767).astype("<i2")
-    coded = subprocess.run(
-        ["c2enc", "3200", "-", "-"], input=low.tobytes(), capture_output=True, check=True
-    ).stdout
-    raw = subprocess.run(
-        ["c2dec", "3200", "-", "-"], input=coded, capture_output=True, check=True
-    ).stdout
-    y = np.frombuffer(raw, "<i2").astype(np.float32) / 32768
-    return _fit(soxr.resample(y, 8000, RATE, "HQ"), x.shape[1])
+    data = np.pad(low, (0, CODEC2_DELAY)).tobytes()
+    for command in ("c2enc", "c2dec"):
+        done = subprocess.run([command, "3200", "-", "-"], input=data, capture_output=True, check=True)
+        data = done.stdout
+    y = soxr.resample(np.frombuffer(data, "<i2").astype(np.float32) / 32768, 8000, RATE, "HQ")
+    return _fit(y[CODEC2_DELAY:], x.shape[1])
 
 
 def _fit(y: np.ndarray, length: int) -> np.ndarray:
     return np.pad(y, (0, max(0, length - len(y))))[None, :length].astype(np.float32)
 
 
-def coders(args: argparse.Namespace) -> Iterator[tuple[str, Coder]]:
+def coders(models: list[str], *, peers: bool) -> Iterator[tuple[str, Coder]]:
     """Yield (name, coder) of everything that is scored."""
-    if args.checkpoint is not None:
-        net = load_codec(args.checkpoint)
-        bottleneck = net.config.bottleneck
-        if isinstance(bottleneck, RVQConfig):
-            for n in (n for n in (1, 2, 4, 8, 16, 32) if n <= bottleneck.n_codebooks):
-                yield f"{n} codebooks", network_coder(net, n)
-        else:
-            yield "latents", network_coder(net, None)
-    if args.peers and shutil.which("opusenc"):
-        yield "Opus 8 kbit/s", opus_coder(8)
-    if args.peers and shutil.which("c2enc"):
-        yield "Codec2 3.2 kbit/s", codec2_coder
+    for name in models:
+        model = dac_rocm.load(name, device="cpu")
+        if not isinstance(model, dac_rocm.DAC):
+            yield f"`{model.name}`, latents", model_coder(model, None)
+            continue
+        for n in (n for n in (1, 2, 4, 8, 16, 32) if n <= model.n_codebooks):
+            kbps = model.config.bitrate * n / model.n_codebooks / 1000
+            yield f"`{model.name}`, {n} codebooks, {kbps:g} kbit/s", model_coder(model, n)
+    if peers and shutil.which("opusenc"):
+        yield "Opus, 8 kbit/s, hard CBR", opus_coder(8)
+    if peers and shutil.which("c2enc"):
+        yield "Codec2, 3.2 kbit/s", codec2_coder
 
 
-def score(coder: Coder, audio: Path) -> list[dict[str, object]]:
+def score(coder: Coder, audio: Path) -> list[Row]:
     """Score every clip: one row each."""
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     for name, category, x in clips(audio):
         scores = evaluate(x, coder(x), RATE, with_stoi=category == "speech").to_dict()
+        scores["loudness_difference_db"] = abs(scores["loudness_difference_db"] or 0.0)
         rows.append({"file": name, "category": category, **scores})
     return rows
 
 
-def means(rows: list[dict[str, object]]) -> dict[str, dict[str, float]]:
-    """Means of each measure by category and over all; the worst STOI beside them."""
-    table: dict[str, dict[str, float]] = {}
-    for category in (*sorted({str(r["category"]) for r in rows}), "all"):
-        mine = [r for r in rows if category in (r["category"], "all")]
-        table[category] = {}
-        for column in COLUMNS:
-            values = [float(str(r[column])) for r in mine if r[column] is not None]
-            if values and not (column == "stoi" and category == "all"):
-                table[category][column] = float(np.mean(values))
-        if category == "speech":
-            table[category]["worst_stoi"] = min(float(str(r["stoi"])) for r in mine)
-    return table
+def mean(rows: list[Row], measure: str, category: str | None = None) -> float:
+    """Return the mean of a measure over a category of the manifest, or over all clips."""
+    values = [r[measure] for r in rows if category in (r["category"], None)]
+    return float(np.mean(np.array(values, dtype=np.float64)))
 
 
-def markdown(results: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Return one table: a line for each coder and category."""
-    columns = ("stoi", "worst_stoi", *COLUMNS[1:])
-    lines = ["| coder | category | " + " | ".join(columns) + " |", "|---" * 8 + "|"]
-    for coder, table in results.items():
-        for category, values in table.items():
-            cells = " | ".join(f"{values[c]:.3f}" if c in values else "" for c in columns)
-            lines.append(f"| {coder} | {category} | {cells} |")
-    return "\n".join(lines)
+def stois(rows: list[Row]) -> tuple[float, float]:
+    """Return mean and worst STOI."""
+    values = [float(r["stoi"]) for r in rows if r["stoi"] is not None]
+    return float(np.mean(values)), min(values)
+
+
+def markdown(results: dict[str, list[Row]]) -> str:
+    """Return one table for each measure, a line for each coder."""
+    lines = ["STOI of speech, more is better:", "", "| coder | mean | worst |", "|---|---:|---:|"]
+    for name, rows in results.items():
+        lines.append("| {} | {:.3f} | {:.3f} |".format(name, *stois(rows)))
+    for measure, title in MEASURES.items():
+        lines += ["", f"{title}:", "", "| coder | " + " | ".join([*CATEGORIES, "all"]) + " |"]
+        lines.append("|---" + "|---:" * (len(CATEGORIES) + 1) + "|")
+        for name, rows in results.items():
+            values = [mean(rows, measure, c) for c in (*CATEGORIES.values(), None)]
+            lines.append(f"| {name} | " + " | ".join(f"{v:.2f}" for v in values) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def write_card(card: Path, text: str) -> None:
+    """Replace what stands between the marks of the scores."""
+    pattern = r"(<!-- scores -->\n).*(<!-- end of scores -->)"
+    old = card.read_text(encoding="utf-8")
+    if not re.search(pattern, old, flags=re.S):
+        sys.exit(f"no marks of scores in {card}: `<!-- scores -->`, `<!-- end of scores -->`")
+    new = re.sub(pattern, lambda m: f"{m[1]}\n{text}\n{m[2]}", old, flags=re.S)
+    card.write_text(new, encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("models", nargs="*", default=["tiny", "tiny-vae"], help="names or paths")
     parser.add_argument("--audio", type=Path, default=Path("../shared/audio"))
     parser.add_argument("--peers", action="store_true", help="Opus and Codec2 too")
-    parser.add_argument("--json", type=Path, help="where to write all rows")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="where to write the scores of every clip")
+    parser.add_argument("--card", type=Path, help="page whose tables are to be replaced")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    rows = {name: score(coder, args.audio) for name, coder in coders(args)}
-    results = {name: means(some) for name, some in rows.items()}
+    torch.set_num_threads(1)
+    results = {}
+    for name, coder in coders(args.models, peers=args.peers):
+        results[name] = score(coder, args.audio)
+        print(name, *(f"{v:.3f}" for v in stois(results[name])), file=sys.stderr, flush=True)
     if args.json is not None:
-        args.json.write_text(json.dumps({"clips": rows, "means": results}, indent=1) + "\n")
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
+    if args.card is not None:
+        write_card(args.card, markdown(results))
     print(markdown(results))
 
 

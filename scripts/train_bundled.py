@@ -39,7 +39,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("training"))
     parser.add_argument("--run", type=Path, required=True, help="folder of checkpoint and log")
     parser.add_argument("--start", type=Path, help="checkpoint of another run to start from")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     for field in fields(Plan):
         if field.name == "kind":
             continue
@@ -77,11 +77,11 @@ def starting_net(args: argparse.Namespace, corpus: Corpus) -> Codec:
 
 
 @torch.no_grad()
-def latents(net: Codec, corpus: Corpus, seed: int, batches: int = 120) -> torch.Tensor:
-    """Encode training segments: [n, D], about 24,000 frames."""
+def latents(net: Codec, corpus: Corpus, seed: int, batches: int = 250) -> torch.Tensor:
+    """Encode training segments: [n, D], 100,000 frames."""
     found = []
     for i in range(batches):
-        z = net.encoder(torch.from_numpy(corpus.batch(seed + 1, i, 8, 8000)))
+        z = net.encoder(torch.from_numpy(corpus.batch(seed + 1, i, 8, 16000)))
         found.append(z.transpose(1, 2).reshape(-1, z.shape[1]))
     return torch.cat(found)
 

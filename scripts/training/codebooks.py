@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from dac_rocm.nn.rvq import ResidualVectorQuantize, VectorQuantize
 
-DECAY = 0.99
+DECAY = 0.998
+"""Some 200 latents in each mean: entries of 0.99 were so noisy that training made them worse."""
 DEAD = 0.03
 """An entry used less than this share of the average is restarted."""
 LIFT = 3.0
@@ -88,16 +89,23 @@ class Averages:
         return [float(torch.special.entr(p).sum().exp()) for p in shares]
 
 
+def nearest(x: Tensor, entries: Tensor) -> Tensor:
+    """Return the entry of the smallest angle to each row of x [n, d], as the package finds it."""
+    unit = F.normalize(entries).T
+    return torch.cat([(rows @ unit).argmax(1) for rows in x.split(8192)])
+
+
 def k_means(x: Tensor, k: int, rounds: int, generator: torch.Generator) -> Tensor:
-    """Return k centres of x [n, d] after some rounds of Lloyd's algorithm."""
-    centres = x[torch.randperm(len(x), generator=generator)[:k]].clone()
-    if len(centres) < k:
-        centres = centres.repeat(k // len(centres) + 1, 1)[:k]
+    """Return k centres of x [n, d] after some rounds of Lloyd's algorithm.
+
+    The nearest centre is the one of the smallest angle; the last coordinate of x is constant.
+    """
+    centres = x[torch.randint(len(x), (k,), generator=generator)].clone()
     for _ in range(rounds):
-        nearest = torch.cat([torch.cdist(p, centres).argmin(1) for p in x.split(8192)])
-        count = torch.bincount(nearest, minlength=k)
-        sums = torch.zeros_like(centres).index_add_(0, nearest, x)
-        used = count > 0
+        index = nearest(x, centres)
+        count = torch.bincount(index, minlength=k)
+        sums = torch.zeros_like(centres).index_add_(0, index, x)
+        used = count > 1
         centres[used] = sums[used] / count[used, None]
         lost = int((~used).sum())
         centres[~used] = x[torch.randint(len(x), (lost,), generator=generator)]
@@ -125,7 +133,7 @@ def start_codebooks(
     for q in rvq.quantizers:
         _start_one(q, residual, generator, rounds)
         asked = residual @ q.in_proj.weight[:, :, 0].T + q.in_proj.bias
-        index = (F.normalize(asked) @ F.normalize(q.codebook.weight).T).argmax(-1)
+        index = nearest(asked, q.codebook.weight)
         part = q.codebook(index) @ q.out_proj.weight[:, :, 0].T + q.out_proj.bias
         residual = residual - part
         left.append(float(residual.square().mean(0).sum() / variance))
@@ -147,6 +155,5 @@ def _start_one(
     q.in_proj.weight[:dim, :, 0], q.out_proj.weight[:, :dim, 0] = axes.T, axes
     q.in_proj.bias[:dim], q.in_proj.bias[dim] = -(mean @ axes), lift
     q.out_proj.bias.copy_(mean)
-    centres = k_means(projected, len(q.codebook.weight), rounds, generator)
-    q.codebook.weight.copy_(F.pad(centres, (0, 1)))
-    q.codebook.weight[:, dim] = lift
+    lifted = F.pad(projected, (0, 1), value=float(lift))
+    q.codebook.weight.copy_(k_means(lifted, len(q.codebook.weight), rounds, generator))

@@ -17,6 +17,8 @@ LEVEL_SPREAD_DB = 4.0
 QUIET_DB = -50.0
 """Segments below are drawn again."""
 PEAK = 0.98
+TILTED, TILTS = 0.5, (-0.4, 0.8)
+"""Share of the segments that get another spectral tilt, and the poles that make it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +84,23 @@ class Corpus:
         return np.float32(level * min(1.0, PEAK / (level * np.abs(x).max() + 1e-9))) * x
 
 
+def tilt(x: np.ndarray, pole: float) -> np.ndarray:
+    """Filter by 1 / (1 - pole / z), periodic, at the same power; a positive pole dulls."""
+    turn = np.exp(-2j * np.pi * np.fft.rfftfreq(len(x)))
+    y = np.fft.irfft(np.fft.rfft(x) / (1 - pole * turn), len(x)).astype(np.float32)
+    power = float(np.mean(y**2))
+    return y * np.float32(np.sqrt(np.mean(x**2) / power)) if power > 0 else x
+
+
 def _cut(recording: Recording, rng: np.random.Generator, length: int) -> np.ndarray:
-    """Cut at a random place, at a random speed and polarity; zeros follow a short file."""
+    """Cut at a random place, at a random speed, tilt and polarity; zeros follow a short file."""
     speed = rng.uniform(0.85, 1.2) if rng.random() < 0.4 else 1.0
     need = int(np.ceil(length * speed)) + 1
     start = rng.integers(0, max(1, len(recording.samples) - need + 1))
     x = recording.samples[start : start + need].astype(np.float32) / 32768
     x = np.pad(x, (0, need - len(x)))
+    if rng.random() < TILTED:
+        x = tilt(x, rng.uniform(*TILTS))
     if speed != 1.0:
         x = np.interp(np.arange(length) * speed, np.arange(need), x).astype(np.float32)
     return x[:length] * np.float32(recording.gain * rng.choice((-1.0, 1.0)))

@@ -22,6 +22,10 @@ from dac_rocm.weights.save import config_json
 
 LICENSE = "CC-BY-SA-4.0"
 """Of the weights: set A of the training data is attribution and share-alike."""
+TITLES = {
+    "tiny": "Bundled codec, 16 kHz, 8 kbit/s",
+    "tiny-vae": "Bundled continuous codec, 16 kHz",
+}
 
 
 def export(state: dict[str, Any], name: str, folder: Path) -> str:
@@ -42,8 +46,9 @@ def export(state: dict[str, Any], name: str, folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     content = save(tensors, {"format": "pt"})
     (folder / f"{name}.safetensors").write_bytes(content)
-    text = config_json(config, ModelStamp(name=name), LICENSE, tensors)
-    (folder / f"{name}.json").write_text(json.dumps(json.loads(text), indent=2) + "\n")
+    fields = json.loads(config_json(config, ModelStamp(name=name), LICENSE, tensors))
+    text = json.dumps({**fields, "title": TITLES[name]}, indent=2) + "\n"
+    (folder / f"{name}.json").write_text(text)
     return hashlib.sha256(content).hexdigest()
 
 

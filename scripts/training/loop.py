@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from training.codebooks import Averages
-from training.losses import mel_loss, pre_emphasise, snr_loss
+from training.losses import intelligibility_loss, mel_loss, pre_emphasise, snr_loss
 from training.network import RATE, Codec, straight_through
 
 Draw = Callable[[int], np.ndarray]
@@ -35,7 +35,8 @@ class Plan:
         decay_steps: The learning rate falls to nothing over the last ones.
         rate_nats: Information per frame that the VAE is steered to.
         dropout_from: First step with quantizer dropout.
-        freeze_encoder: The encoder and its latents stay as they are.
+        encoder_rate: Learning rate of encoder and projections, as a share of the decoder's.
+        freeze_encoder: The encoder and the codebooks stay as they are; the decoder learns.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Plan:
     length: int = 8000
     snr_weight: float = 1.0
     mel_weight: float = 1.0
+    stoi_weight: float = 0.0
     commit_weight: float = 0.25
     rate_nats: float = 180.0
     dropout_from: int = 1 << 30
@@ -55,6 +57,7 @@ class Plan:
     log_every: int = 20
     save_every_s: float = 300.0
     compiled: bool = False
+    encoder_rate: float = 0.1
     freeze_encoder: bool = False
 
 
@@ -74,12 +77,18 @@ class Trainer:
         self.averages = Averages(net.quantizer) if plan.kind == "rvq" else None
         if plan.freeze_encoder:
             net.encoder.requires_grad_(False)
+            net.quantizer.requires_grad_(False)
         self.weights = {
             n: p for n, p in net.named_parameters() if "codebook" not in n and p.requires_grad
         }
-        self.optimizer = torch.optim.AdamW(
-            list(self.weights.values()), lr=plan.learning_rate, betas=(0.9, 0.99), weight_decay=1e-3
-        )
+        groups = [
+            {"params": [p for n, p in self.weights.items() if n.startswith("decoder")], "scale": 1.0},
+            {
+                "params": [p for n, p in self.weights.items() if not n.startswith("decoder")],
+                "scale": plan.encoder_rate,
+            },
+        ]
+        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), weight_decay=1e-3)
         self.smooth = {n: p.detach().clone() for n, p in net.named_parameters()}
         self.encoder: nn.Module | Callable[..., Tensor] = net.encoder
         self.decoder: nn.Module | Callable[..., Tensor] = net.decoder
@@ -111,7 +120,7 @@ class Trainer:
 
     def _one_step(self) -> float:
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate()
+            group["lr"] = group["scale"] * self.rate()
         generator = torch.Generator().manual_seed(self.plan.seed * 1_000_003 + self.step)
         x = torch.from_numpy(self.draw(self.step))
         y, extra, notes, seen = self._forward(x, generator)
@@ -122,7 +131,7 @@ class Trainer:
         norm = float(nn.utils.clip_grad_norm_(list(self.weights.values()), 1.0))
         if math.isfinite(norm):
             self.optimizer.step()
-            if self.averages is not None:
+            if self.averages is not None and not self.plan.freeze_encoder:
                 restart = self.step < self.plan.steps - self.plan.decay_steps
                 self.averages.update(seen, generator, restart=restart)
         self.step += 1
@@ -160,8 +169,13 @@ class Trainer:
         flat = snr_loss(x, y).mean()
         lifted = snr_loss(pre_emphasise(x), pre_emphasise(y)).mean()
         mel = mel_loss(x, y, RATE)
-        loss = self.plan.snr_weight * 0.5 * (flat + lifted) + self.plan.mel_weight * mel
-        parts = {"snr_db": -10 * flat, "lifted_snr_db": -10 * lifted, "mel": mel}
+        unclear = intelligibility_loss(x, y, RATE) if self.plan.stoi_weight else mel.new_zeros(())
+        loss = (
+            self.plan.snr_weight * 0.5 * (flat + lifted)
+            + self.plan.mel_weight * mel
+            + self.plan.stoi_weight * unclear
+        )
+        parts = {"snr_db": -10 * flat, "lifted_snr_db": -10 * lifted, "mel": mel, "stoi": 1 - unclear}
         return loss, {name: float(value.detach()) for name, value in parts.items()}
 
     @torch.no_grad()

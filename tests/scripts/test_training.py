@@ -118,10 +118,10 @@ def test_each_codebook_leaves_less():
 def test_dead_entries_are_restarted():
     made = trainer("rvq")
     averages = made.averages
-    asked, index = torch.ones(50, 8), torch.zeros(50, dtype=torch.long)
+    asked, index = torch.ones(50, network.ENTRY_DIM), torch.zeros(50, dtype=torch.long)
     generator = torch.Generator().manual_seed(0)
     before = averages.perplexity()[0]
-    for _ in range(400):
+    for _ in range(3000):
         averages.update([(asked, index)], generator, restart=False)
     assert averages.perplexity()[0] < 2 < before
     averages.update([(asked, index)], generator, restart=True)
