@@ -95,7 +95,7 @@ class Clip {
   show(from, to) {
     const least = Math.min(1, Math.max(1 / 64, 0.02 / this.seconds));
     const width = clamp(to - from, least, 1);
-    from = clamp(from, 0, 1 - width);
+    from = clamp((from + to - width) / 2, 0, 1 - width);
     this.view = [from, from + width];
     this.section.style.setProperty("--zoom", 1 / width);
     this.section.style.setProperty("--from", from);
@@ -133,6 +133,7 @@ class Pointer {
     lens.addEventListener("pointermove", (event) => this.move(event));
     lens.addEventListener("pointerup", (event) => this.up(event));
     lens.addEventListener("pointercancel", () => this.end());
+    lens.addEventListener("dragstart", (event) => event.preventDefault());
     lens.addEventListener("dblclick", () => clip.zoom("whole"));
   }
 

@@ -55,7 +55,8 @@ def test_it_holds_what_it_should(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     configs = {f"dac_rocm/configs/{path.name}" for path in (ROOT / "configs").glob("*.json")}
     assets = {f"dac_rocm/assets/{path.name}" for path in (ROOT / "dac_rocm/assets").iterdir()}
-    assert configs | assets | {"dac_rocm/py.typed"} <= set(names)
+    page = {f"dac_rocm/report/page.{kind}" for kind in ("html", "css", "js")}
+    assert configs | assets | page | {"dac_rocm/py.typed"} <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dac_rocm"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

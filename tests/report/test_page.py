@@ -7,6 +7,7 @@ import html.parser
 import io
 import json
 import re
+from importlib.resources import files
 
 import networks as nw
 import numpy as np
@@ -270,3 +271,25 @@ def test_the_chart_draws_what_is_known():
     assert "X &amp; Y" in drawn and "> w<" not in drawn
     assert chart.rate_chart(rows[3:], "x", "X") == ""
     assert "<svg" in chart.rate_chart(rows[:1], "x", "X")
+
+
+def luminance(colour):
+    """Return the relative luminance of `#rrggbb`. Source: WCAG 2.2."""
+    parts = np.array(list(bytes.fromhex(colour[1:]))) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_colours_can_be_told_from_the_ground(theme):
+    style = files("dac_rocm.report").joinpath("page.css").read_text("utf-8")
+    blocks = re.findall(r":root \{(.*?)\}", style, re.S)
+    colours = dict(re.findall(r"--(\w[\w-]*): (#\w{6})", blocks[theme]))
+    for names, grounds, least in (
+        (("ink", "soft", "accent"), ("ground", "panel"), 4.5),
+        (("on-accent",), ("accent",), 4.5),
+        (("wave", "head", "m0", "m1", "m2", "m3"), ("ground", "panel"), 3.0),
+    ):
+        for pair in ((a, b) for a in names for b in grounds):
+            low, high = sorted(luminance(colours[name]) for name in pair)
+            assert (high + 0.05) / (low + 0.05) >= least, pair
