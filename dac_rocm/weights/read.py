@@ -221,8 +221,8 @@ def _unwrap(path: Path, data: Any) -> tuple[dict[str, Tensor], Mapping[str, Any]
 
 def _is_finite(made: Tensor) -> bool:
     """Sum before looking at each value: it needs no memory, and numpy's wakes no other threads."""
-    with np.errstate(all="ignore"):
-        return math.isfinite(made.numpy().sum()) or bool(made.isfinite().all())
+    total = np.einsum("i->", made.flatten().numpy())  # faster than `sum`, and silent
+    return math.isfinite(total) or bool(made.isfinite().all())
 
 
 def _check_limits(opened: TensorFile) -> None:

@@ -164,6 +164,21 @@ def test_attacks(
     assert type(caught.value) is kind
 
 
+def test_finite_weights_whose_sum_is_not(data: Data, tmp_path: Path) -> None:
+    bias = data["state_dict"]["decoder.model.0.bias"]
+    bias.fill_(3e38)
+    assert torch.isinf(bias.sum())
+    found = load_checkpoint(saved(data, tmp_path)).tensors["decoder.model.0.bias"]
+    assert torch.equal(found, bias)
+
+
+def test_infinities_that_cancel(data: Data, tmp_path: Path) -> None:
+    bias = data["state_dict"]["decoder.model.0.bias"]
+    bias[:2] = torch.tensor([float("inf"), float("-inf")])
+    with pytest.raises(WeightsError, match=r"decoder\.model\.0\.bias: NaN or infinity"):
+        load_checkpoint(saved(data, tmp_path))
+
+
 def test_many_missing_tensors_are_ten_and_a_count(data: Data, tmp_path: Path) -> None:
     state = data["state_dict"]
     gone = [name for name in state if name.endswith("alpha")]
