@@ -43,6 +43,14 @@ def test_a_sound_machine():
     assert report.choices["device"].reason and report.choices["snake on cpu in float32"].reason
 
 
+def test_miopen_is_told_before_the_first_convolution(monkeypatch):
+    told = []
+    monkeypatch.setattr("dac_rocm.doctor.prepare_miopen", told.append)
+    monkeypatch.setattr("dac_rocm.doctor.make_probes", lambda: told.append("probes") or ())
+    diagnose(["cpu"])
+    assert told == ["cpu", "probes"]
+
+
 def corrupted(*args, **kwargs):
     """A convolution of a broken library: wrong in one sample, but not in float64."""
     y = CONV1D(*args, **kwargs)

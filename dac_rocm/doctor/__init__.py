@@ -2,7 +2,8 @@
 
 Small probes (snake, convolutions, the bundled model) run on every device and in every type of
 number, and are compared with float64 on the CPU. Where one is wrong, the switches that could mend
-it are tried, and the first that does is named. Nothing here changes the machine or the process.
+it are tried, and the first that does is named. Nothing here changes the machine, and of the process
+only MIOpen's find mode, as `load` does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dac_rocm.doctor.probes import LIMITS, Probe, make_probes
 from dac_rocm.errors import BackendError
 from dac_rocm.ops import platform
 from dac_rocm.ops.snake import ENVIRONMENT, choose_snake
-from dac_rocm.runtime.backends import conv_backend
+from dac_rocm.runtime.backends import conv_backend, prepare_miopen
 from dac_rocm.runtime.optimize import choose_profile
 from dac_rocm.runtime.select import DTYPES, choose_device, choose_dtype, device_kind
 
@@ -97,6 +98,8 @@ def diagnose(devices: Sequence[str] | None = None) -> Report:
         BackendError: A device is unknown or not there.
     """
     names = [choose_device(name).name for name in devices or platform.devices()]
+    for name in names:
+        prepare_miopen(name)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # what they would say is in the report
         pairs = [(name, dtype) for name in names for dtype in dtypes_of(name)]

@@ -1,11 +1,13 @@
 #!/usr/bin/env python
 """Speed of encode and decode on a GPU: correctness first, then times, in under four minutes.
 
-Random weights in the shapes of the 44.1 kHz DAC and of the 48 kHz DACVAE. Every way of running them
-is first compared with float64 on the CPU; a way that is wrong gets no time. Then 100 s of audio are
-encoded and decoded in float32, float32 with TF32, bfloat16 and float16; the eager modules and
-`torch.compile` stand beside. Also: the snake kernel's share of the bandwidth that a copy has, the
-first call, and peak memory. Prints Markdown; writes `gpu.md` and `gpu.json` into a folder.
+Random weights in the shapes of the 48 kHz DACVAE and of the 44.1 kHz DAC. Every way of running
+them is first compared with float64 on the CPU; a way that is wrong gets no time. Then 100 s of
+audio are encoded and decoded in float32, float32 with TF32, bfloat16 and float16, in both memory
+orders and in the pushes of the profiles `graphs` and `compile`; the eager modules, as they are and
+compiled, stand beside. Also: the snake kernel's share of the bandwidth that a copy has, live pushes
+with and without graphs, the first call, and peak memory. Prints Markdown; writes `gpu.md` and
+`gpu.json` into a folder. What compiles comes last, since that may pass the four minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,8 +32,8 @@ from dac_rocm.codec import Codec
 from dac_rocm.config import CodecConfig, GaussianConfig, Half, Level, RVQConfig
 from dac_rocm.dac import DAC
 from dac_rocm.dacvae import DACVAE
-from dac_rocm.engine import run
-from dac_rocm.errors import DacError
+from dac_rocm.engine import Flow, run
+from dac_rocm.errors import BackendError, DacError
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops import platform
 from dac_rocm.ops.snake import choose_snake, snake
@@ -39,6 +42,8 @@ from dac_rocm.runtime.backends import hint_when_silent, prepare_miopen
 from dac_rocm.runtime.compile import compiled_runner
 from dac_rocm.runtime.gpu import GpuNetwork
 from dac_rocm.runtime.graphs import graphed_runner
+from dac_rocm.runtime.optimize import choose_push
+from dac_rocm.runtime.select import choose_device
 
 HALVES = ("encoder", "decoder")
 NUMBERS = {
@@ -48,7 +53,10 @@ NUMBERS = {
     "bfloat16": (torch.bfloat16, False, 1.5e-1),
 }
 """Name to type, TF32, and the largest RMS error that is right, over the RMS of the result."""
-PUSH_SECONDS = 10
+LONG_PUSH_SECONDS = 10
+LIVE_FRAMES = 2
+COMPILED = ("compile", "modules, torch.compile")
+"""Ways that compile."""
 REPEATS = 3
 BUDGET_SECONDS = 220
 """After this long nothing new is begun."""
@@ -101,28 +109,32 @@ def signal(config: CodecConfig, half: str, seconds: float) -> Tensor:
     return torch.randn(1, config.decoder.in_channels, frames)
 
 
+def network_of(model: Codec, half: str, tf32: bool, order: str, backend: str) -> GpuNetwork:
+    """Build the GPU network of a half in one memory order."""
+    snakes = {n: m for n, m in model.named_modules() if isinstance(m, Snake1d)}
+    tensors = dict(model.named_parameters())
+    options = {"order": order, "backend": backend, "tf32": tf32}
+    return GpuNetwork(model.steps(half), tensors, snakes, **options)
+
+
 def ways(model: Codec, half: str, tf32: bool) -> dict[str, Run]:
     """Return what can run a half: the eager modules, our networks, and the compiler."""
-    config, snakes = (
-        model.config,
-        {n: m for n, m in model.named_modules() if isinstance(m, Snake1d)},
-    )
-    frames = max(1, round(PUSH_SECONDS * config.frame_rate))
-    push = frames * (config.hop_length if half == "encoder" else 1)
-
-    def network(order: str, backend: str = "auto") -> GpuNetwork:
-        tensors = dict(model.named_parameters())
-        options = {"order": order, "backend": backend, "tf32": tf32}
-        return GpuNetwork(model.steps(half), tensors, snakes, **options)
-
+    unit = model.config.hop_length if half == "encoder" else 1
+    long = max(1, round(LONG_PUSH_SECONDS * model.config.frame_rate)) * unit
+    push = choose_push("graphs", None, model.config.frame_rate) * unit
     module = model.get_submodule(half)
-    last, first = network("channels-last"), network("channels-first")
+    orders = ("auto", "channels-last", "channels-first")
+    auto, last, first = (network_of(model, half, tf32, order, "auto") for order in orders)
+    plain = network_of(model, half, tf32, "auto", "eager")
+    compiled = torch.compile(module, dynamic=False)
     return {
-        "eager modules": lambda x: module(x.to(model.device, model.dtype)),
-        "channels-first": lambda x: run(first, x, tile=push),
-        "channels-last": lambda x: run(last, x, tile=push),
-        "channels-last, graphs": graphed_runner(last, push).run,
-        "compiled": compiled_runner(network("channels-last", "eager"), push).run,
+        "modules": lambda x: module(x.to(model.device, model.dtype)),
+        "channels-first": lambda x: run(first, x, tile=long),
+        "channels-last": lambda x: run(last, x, tile=long),
+        "graphs": graphed_runner(auto, push).run,
+        "graphs, long pushes": graphed_runner(auto, long).run,
+        "compile": compiled_runner(plain, push).run,
+        "modules, torch.compile": lambda x: compiled(x.to(model.device, model.dtype)),
     }
 
 
@@ -150,7 +162,8 @@ def check(row: Row, way: Run, x: Tensor, truth: Tensor, limit: float, device: to
     """Run once on a short signal; note the error and the time of the first call."""
     result = []
     try:
-        row.first_seconds = seconds_of(lambda: result.append(way(x)), device)
+        with hint_when_silent() if device.type == "cuda" else nullcontext():
+            row.first_seconds = seconds_of(lambda: result.append(way(x)), device)
         row.error = rms_error(result[0], truth)
     except (RuntimeError, DacError) as failure:
         print(f"{row.model} {row.half} {row.numbers} {row.way}: {failure}", file=sys.stderr)
@@ -168,8 +181,10 @@ def measure(row: Row, way: Run, x: Tensor, seconds: float, device: torch.device)
         row.peak_gib = torch.cuda.max_memory_allocated(device) / 2**30
 
 
-def bench(name: str, config: CodecConfig, args: argparse.Namespace, end: float) -> list[Row]:
-    """Check and time one model in every way."""
+def bench(
+    name: str, config: CodecConfig, args: argparse.Namespace, end: float, *, compiled: bool
+) -> list[Row]:
+    """Check and time one model in every way, or in every way that compiles."""
     device, rows = torch.device(args.device), []
     for half in HALVES:
         torch.manual_seed(1)
@@ -177,10 +192,12 @@ def bench(name: str, config: CodecConfig, args: argparse.Namespace, end: float) 
         long = signal(config, half, args.seconds)
         truth = build(config).double().get_submodule(half)(short.double())
         for numbers, (dtype, tf32, limit) in NUMBERS.items():
+            if numbers not in (args.compile if compiled else args.numbers):
+                continue
             model = build(config).to(device, dtype)
             with platform.float32_precision(tf32=tf32):
                 for way, call in ways(model, half, tf32).items():
-                    if way == "compiled" and numbers not in args.compile:
+                    if (way in COMPILED) is not compiled:
                         continue
                     if time.perf_counter() > end:
                         print("out of time: the rest is not measured", file=sys.stderr)
@@ -190,6 +207,19 @@ def bench(name: str, config: CodecConfig, args: argparse.Namespace, end: float) 
                     if rows[-1].ok and args.seconds:
                         measure(rows[-1], call, long.to(device), args.seconds, device)
     return rows
+
+
+def live_pushes(config: CodecConfig, device: torch.device) -> dict[str, float]:
+    """Return milliseconds per live push of `LIVE_FRAMES` through the decoder, in float16."""
+    model = build(config).to(device, torch.float16)
+    network = network_of(model, "decoder", False, "auto", "auto")
+    x = signal(config, "decoder", LIVE_FRAMES / config.frame_rate).to(device)
+    flows = {"engine": Flow(network), "graphs": graphed_runner(network, LIVE_FRAMES).flow()}
+    times = {}
+    for name, flow in flows.items():
+        taken = [seconds_of(lambda flow=flow: flow.push(x), device) for _ in range(60)]
+        times[name] = 1000 * statistics.median(taken[30:])
+    return times
 
 
 def snake_bandwidth(device: torch.device, elements: int) -> dict[str, float]:
@@ -237,9 +267,15 @@ def markdown(report: dict) -> str:
     lines += [
         "",
         f"Snake, share of a copy's bandwidth: {'; '.join(shares)}.",
+        *(live_line(*item) for item in report["live_ms"].items()),
         f"Target: {TARGETS}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def live_line(name: str, times: dict[str, float]) -> str:
+    pushes = ", ".join(f"{way} {ms:.2f} ms" for way, ms in times.items())
+    return f"A live push of {LIVE_FRAMES} frames, float16, decoder of {name}: {pushes}."
 
 
 def main() -> int:
@@ -247,28 +283,41 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", help="cuda (also for ROCm) or cpu")
     parser.add_argument("--small", action="store_true", help="tiny models and no times")
     parser.add_argument("--seconds", type=float, default=100.0, help="length of the audio")
-    parser.add_argument("--compile", nargs="*", default=["float16"], help="types to compile in")
+    kinds = {"nargs": "*", "choices": [*NUMBERS], "metavar": "TYPE"}
+    parser.add_argument("--numbers", **kinds, default=[*NUMBERS], help="types to measure: all")
+    parser.add_argument("--compile", **kinds, help="types to compile in; default: float16")
     parser.add_argument("--output", type=Path, help="folder for gpu.md and gpu.json")
     args = parser.parse_args()
     args.check_seconds = 0.5
+    if args.compile is None:
+        args.compile = [] if args.small else ["float16"]
     if args.small:
-        args.seconds, args.compile = 0.0, []
-    start, device = time.perf_counter(), torch.device(args.device)
+        args.seconds = 0.0
+    try:
+        start, device = time.perf_counter(), torch.device(choose_device(args.device).name)
+    except BackendError as error:
+        print(f"gpu.py: {error} With --device cpu --small it tries itself out.", file=sys.stderr)
+        return 2
     prepare_miopen(device)
-    names = {"DAC 44.1 kHz": "dac-44khz", "DACVAE 48 kHz": "dacvae"}
+    names = {"DACVAE 48 kHz": "dacvae", "DAC 44.1 kHz": "dac-44khz"}
     shapes = {title: preset(name).config for title, name in names.items()}
-    rows = []
-    with torch.no_grad(), warnings.catch_warnings(), hint_when_silent():
+    shapes = tiny_shapes() if args.small else shapes
+    rows, live = [], {}
+    with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("default")
-        for title, config in (tiny_shapes() if args.small else shapes).items():
-            rows += bench(title, config, args, start + BUDGET_SECONDS)
-        shares = snake_bandwidth(device, 1 << (16 if args.small else 28))
+        for compiled in (False, True):
+            for title, config in shapes.items():
+                rows += bench(title, config, args, start + BUDGET_SECONDS, compiled=compiled)
+            if not compiled:
+                shares = snake_bandwidth(device, 1 << (16 if args.small else 28))
+                live = {title: live_pushes(config, device) for title, config in shapes.items()}
     report = {
         "device": platform.devices().get(f"{device.type}:{device.index or 0}", str(device)),
         "versions": ", ".join(f"{k} {v}" for k, v in platform.versions().items() if v),
         "seconds": args.seconds,
         "rows": [asdict(row) for row in rows],
         "snake_share_of_copy": shares,
+        "live_ms": live,
         "took_seconds": time.perf_counter() - start,
     }
     print(markdown(report))

@@ -244,12 +244,13 @@ def tolerance(y, dtype):
     return 2 * torch.finfo(dtype).eps * y.abs() + 1e-6
 
 
-@pytest.mark.parametrize("backend", ["eager", "torchscript"])
+@pytest.mark.parametrize("backend", ["eager", "torchscript", "compile"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_backends_are_within_2_ulp_of_float64(backend, dtype):
     x = 3 * torch.randn(2, 6, 4001, generator=torch.Generator().manual_seed(0))
     x, alpha = x.to(dtype), ALPHAS.to(dtype)
     y = truth(x, alpha, alpha)
+    assert choose_snake(x, alpha, backend).name == backend
     gap = (snake(x, alpha, alpha, backend).double() - y).abs()
     assert (gap <= tolerance(y, dtype)).all()
 
@@ -262,7 +263,7 @@ def test_beta_is_free():
 
 
 def test_compile_agrees_with_eager_in_one_graph():
-    """The graph is captured for real; the code is run as it is, to spare minutes of compilation."""
+    """The graph is captured for real; the code is run as it is. Above it is compiled for good."""
     graphs = []
 
     def backend(graph, inputs):

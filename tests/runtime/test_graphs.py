@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 
 import networks as nw
 import pytest
@@ -14,7 +15,15 @@ from dac_rocm.engine import run
 from dac_rocm.errors import ShapeError
 from dac_rocm.runtime import graphs
 from dac_rocm.runtime.flow import FixedRunner
-from dac_rocm.runtime.graphs import ENVIRONMENT, Graphed, GraphedPerBatch, graphed_runner
+from dac_rocm.runtime.graphs import (
+    ENVIRONMENT,
+    MAX_BATCHES,
+    WARMUPS,
+    Graphed,
+    GraphedPerBatch,
+    capture_on_gpu,
+    graphed_runner,
+)
 
 
 def double(x, y):
@@ -91,6 +100,54 @@ def test_threads_wait_for_each_other():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+class Streams:
+    """What `capture_on_gpu` asks of torch.cuda, as a log."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def wait_stream(self, other):
+        self.log.append("wait")
+
+    def replay(self):
+        self.log.append("replay")
+
+
+def test_warmed_up_on_a_stream_of_its_own_then_captured(monkeypatch):
+    log = []
+    own = Streams(log)
+
+    @contextmanager
+    def entered(name):
+        log.append(f"{name} on")
+        yield
+        log.append(f"{name} off")
+
+    fakes = {
+        "Stream": lambda: own,
+        "current_stream": lambda: own,
+        "CUDAGraph": lambda: own,
+        "stream": lambda stream: entered("stream"),
+        "graph": lambda graph: entered("graph"),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    outputs, replay = capture_on_gpu(lambda: log.append("run") or (torch.ones(1),))
+    assert outputs == (torch.ones(1),)
+    replay()
+    warmup = ["wait", "stream on", *["run"] * WARMUPS, "stream off", "wait"]
+    assert log == [*warmup, "graph on", "run", "graph off", "replay"]
+
+
+def test_no_more_graphs_than_batch_sizes_are_allowed():
+    recorder = Recorder()
+    push = GraphedPerBatch(double, enabled=True, capture=recorder)
+    for batch in (1, 2, 3, 4, 5, 6, 1, 5):
+        x = torch.ones(batch, 2)
+        assert torch.equal(push(x, x)[0], 2 * x)
+    assert recorder.captures == MAX_BATCHES
 
 
 def test_a_codec_in_graphs():
