@@ -9,6 +9,7 @@ Source: the maths is that of `nn`, the slow twin; `tests/laws` ties the two.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dac_rocm.errors import BackendError, ShapeError
-from dac_rocm.geometry import step_length
+from dac_rocm.geometry import output_length, round_up, step_length
 from dac_rocm.lowering import Close, Conv, Open, Step, Steps, Tanh, Transposed
 from dac_rocm.ops.platform import float32_precision
 
@@ -25,11 +26,15 @@ from dac_rocm.ops.platform import float32_precision
 class Kernel(Protocol):
     """The maths of one convolution step, on tensors in the network's memory order."""
 
-    def activate(self, x: Tensor) -> Tensor:
-        """Apply the snake that stands before the convolution, or return `x`."""
+    def extend(self, past: Tensor, x: Tensor, after: int) -> Tensor:
+        """Return `past`, the activated `x`, and `after` zeros, in one tensor.
 
-    def convolve(self, x: Tensor) -> Tensor:
-        """Convolve without padding.
+        The snake that stands before the convolution, if any, is applied to `x`; `past` went
+        through it before.
+        """
+
+    def convolve(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
+        """Convolve without padding, and add `onto` where it is given.
 
         A transposed step gets `taps - 1` inputs of the past in front and returns the
         `stride` outputs that belong to each input after them.
@@ -56,7 +61,7 @@ class Network(Protocol):
         """Bring a result back to [B, C, T]."""
 
 
-Snapshot = tuple[bool, list[dict[str, Any]]]
+Snapshot = tuple[tuple[bool, int, int], list[dict[str, Any]]]
 
 
 class Flow:
@@ -78,7 +83,9 @@ class Flow:
     ) -> None:
         self.network = network
         self.tile = tile
+        self.lengths = lengths
         self._nodes = _nodes(network, lengths)
+        self._taken = self._given = 0
         self._ended = False
 
     @torch.no_grad()
@@ -103,12 +110,33 @@ class Flow:
             )
         before = self.snapshot()
         try:
-            parts = list(self._pieces(x, end))
+            self._taken += x.shape[-1]
+            parts = list(self._pieces(self._rounded(x) if end else x, end))
         except BaseException:
             self.restore(before)
             raise
         self._ended = end
-        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+        y = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+        if end:
+            y = y[..., : output_length(self.network.steps, self._taken) - self._given]
+        self._given += y.shape[-1]
+        return y
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        """Pad the last inputs to a length that others have too, and mark where they truly end.
+
+        Kernels are built for each length that they meet, which takes as long as a second of audio.
+        """
+        n = x.shape[-1]
+        more = min(round_up(n), max(n, self.tile or sys.maxsize)) - n
+        if not more:
+            return x
+        lengths = self.lengths or [self._taken] * x.shape[0]
+        for step, node in zip(self.network.steps, self._nodes, strict=True):
+            lengths = [step_length(step, length) for length in lengths]
+            if isinstance(node, _ConvNode | _TransposedNode):
+                node.lengths = lengths
+        return torch.cat((x, x.new_zeros(*x.shape[:-1], more)), -1)
 
     def _pieces(self, x: Tensor, end: bool) -> Iterator[Tensor]:
         start, total = 0, x.shape[-1]
@@ -140,11 +168,12 @@ class Flow:
 
     def snapshot(self) -> Snapshot:
         """Return the present state: references, since nodes replace what they keep."""
-        return self._ended, [dict(vars(node)) for node in self._nodes]
+        marks = self._ended, self._taken, self._given
+        return marks, [dict(vars(node)) for node in self._nodes]
 
     def restore(self, state: Snapshot) -> None:
         """Go back to a state that `snapshot` returned."""
-        self._ended, nodes = state
+        (self._ended, self._taken, self._given), nodes = state
         for node, attributes in zip(self._nodes, nodes, strict=True):
             vars(node).update(attributes)
 
@@ -181,26 +210,32 @@ class _ConvNode:
     """Keeps the activated inputs that outputs to come will see."""
 
     def __init__(
-        self, kernel: Kernel, step: Conv, time: int, lengths: Sequence[int] | None
+        self,
+        kernel: Kernel,
+        step: Conv,
+        time: int,
+        lengths: Sequence[int] | None,
+        opened: _OpenNode | None,
     ) -> None:
         self.kernel, self.step, self.time, self.lengths = kernel, step, time, lengths
+        self.opened = opened
         self.tail: Tensor | None = None
         self.done = 0
 
     def push(self, x: Tensor, end: bool) -> Tensor:
-        step = self.step
-        x = _joined(
-            self.tail, self.kernel.activate(x), self.time, step.pad_left, end * step.pad_right
-        )
-        n = x.shape[self.time]
+        step, time = self.step, self.time
+        past = _zeros(x, step.pad_left, time) if self.tail is None else self.tail
+        x = self.kernel.extend(past, x, end * step.pad_right)
+        n = x.shape[time]
         count = max(0, (n - step.span) // step.stride + 1)
         used = count * step.stride
-        self.tail = x.narrow(self.time, used, n - used).clone() if not end else None
+        self.tail = x.narrow(time, used, n - used).clone() if not end else None
+        onto = None if self.opened is None else self.opened.take(count, end)
         if count == 0:
-            return _empty(x, step.out_channels, self.time)
-        y = self.kernel.convolve(x.narrow(self.time, 0, used - step.stride + step.span))
-        self.done += y.shape[self.time]
-        return _masked(y, self.lengths, self.done, self.time)
+            return _empty(x, step.out_channels, time)
+        y = self.kernel.convolve(x.narrow(time, 0, used - step.stride + step.span), onto)
+        self.done += count
+        return _masked(y, self.lengths, self.done, time)
 
 
 class _TransposedNode:
@@ -215,51 +250,52 @@ class _TransposedNode:
         self.done = 0
 
     def push(self, x: Tensor, end: bool) -> Tensor:
-        step, past = self.step, self.step.taps - 1
-        x = _joined(self.tail, self.kernel.activate(x), self.time, past, end * past)
-        n = x.shape[self.time]
-        self.tail = x.narrow(self.time, n - past, past).clone() if not end else None
-        if n == past:
-            return _empty(x, step.out_channels, self.time)
+        step, time, reach = self.step, self.time, self.step.taps - 1
+        past = _zeros(x, reach, time) if self.tail is None else self.tail
+        x = self.kernel.extend(past, x, end * reach)
+        n = x.shape[time]
+        self.tail = x.narrow(time, n - reach, reach).clone() if not end else None
+        if n == reach:
+            return _empty(x, step.out_channels, time)
         y = self.kernel.convolve(x)
-        start = min(self.skip, y.shape[self.time])
+        start = min(self.skip, y.shape[time])
         self.skip -= start
-        stop = y.shape[self.time]
+        stop = y.shape[time]
         if end:
             stop -= step.trim_right + step.taps * step.stride - step.kernel
-        y = y.narrow(self.time, start, max(0, stop - start))
-        self.done += y.shape[self.time]
-        return _masked(y, self.lengths, self.done, self.time)
+        y = y.narrow(time, start, max(0, stop - start))
+        self.done += y.shape[time]
+        return _masked(y, self.lengths, self.done, time)
 
 
 class _OpenNode:
-    """Hands the signal to the unit and keeps it for the matching close."""
+    """Hands the signal to a residual unit, and keeps it for the convolution that closes it."""
 
     def __init__(self, time: int) -> None:
         self.time = time
         self.held: Tensor | None = None
+        self.skip = 0
 
     def push(self, x: Tensor, end: bool) -> Tensor:
         self.held = x if self.held is None else torch.cat((self.held, x), self.time)
         return x
 
+    def take(self, n: int, end: bool) -> Tensor:
+        """Hand out the next `n` positions; the rest, which is ahead of the unit, stays."""
+        held, time = self.held, self.time
+        assert held is not None  # `push` ran before
+        skip = min(self.skip, held.shape[time])
+        self.skip -= skip
+        rest = held.shape[time] - skip - n
+        self.held = held.narrow(time, skip + n, rest).clone() if not end else None
+        return held.narrow(time, skip, n)
+
 
 class _CloseNode:
-    """Adds the kept signal, which is ahead by what the unit's convolution looks ahead."""
+    """The convolution before it has added what the unit was opened with."""
 
-    def __init__(self, opened: _OpenNode, crop: int) -> None:
-        self.opened, self.crop = opened, crop
-
-    def push(self, y: Tensor, end: bool) -> Tensor:
-        time, held = self.opened.time, self.opened.held
-        assert held is not None  # `Open` ran before
-        n = y.shape[time]
-        skip = min(self.crop, held.shape[time])
-        self.crop -= skip
-        y = y.add_(held.narrow(time, skip, n)) if n else y
-        rest = held.shape[time] - skip - n
-        self.opened.held = held.narrow(time, skip + n, rest).clone() if not end else None
-        return y
+    def push(self, x: Tensor, end: bool) -> Tensor:
+        return x
 
 
 class _TanhNode:
@@ -270,11 +306,21 @@ class _TanhNode:
 def _nodes(network: Network, lengths: Sequence[int] | None) -> list[_Node]:
     nodes: list[_Node] = []
     opened: list[_OpenNode] = []
-    for step, kernel in zip(network.steps, network.kernels, strict=True):
+    steps = network.steps
+    for step, after, kernel in zip(steps, (*steps[1:], None), network.kernels, strict=True):
         if lengths is not None:
             lengths = [step_length(step, length) for length in lengths]
-        nodes.append(_node(step, kernel, network.time, lengths, opened))
+        closes = _closed(opened, after) if isinstance(after, Close) else None
+        nodes.append(_node(step, kernel, network.time, lengths, closes))
+        if isinstance(nodes[-1], _OpenNode):
+            opened.append(nodes[-1])
     return nodes
+
+
+def _closed(opened: list[_OpenNode], close: Close) -> _OpenNode:
+    node = opened.pop()
+    node.skip = close.crop
+    return node
 
 
 def _node(
@@ -282,18 +328,17 @@ def _node(
     kernel: Kernel | None,
     time: int,
     lengths: Sequence[int] | None,
-    opened: list[_OpenNode],
+    closes: _OpenNode | None,
 ) -> _Node:
     match step, kernel:
         case Conv(), kernel if kernel is not None:
-            return _ConvNode(kernel, step, time, lengths)
+            return _ConvNode(kernel, step, time, lengths, closes)
         case Transposed(), kernel if kernel is not None:
             return _TransposedNode(kernel, step, time, lengths)
         case Open(), _:
-            opened.append(_OpenNode(time))
-            return opened[-1]
-        case Close(crop), _:
-            return _CloseNode(opened.pop(), crop)
+            return _OpenNode(time)
+        case Close(), _:
+            return _CloseNode()
         case Tanh(), _:
             return _TanhNode()
     raise ShapeError(f"step {step} without a kernel found; a network with one is expected.")
@@ -307,15 +352,6 @@ def _masked(y: Tensor, lengths: Sequence[int] | None, done: int, time: int) -> T
             keep = max(0, length - done + n)
             y[i].narrow(time - 1, keep, n - keep).zero_()
     return y
-
-
-def _joined(tail: Tensor | None, x: Tensor, time: int, left: int, right: int) -> Tensor:
-    """Put the past (or `left` zeros at the start) before `x` and `right` zeros after it."""
-    parts = [_zeros(x, left, time) if tail is None else tail, x, _zeros(x, right, time)]
-    parts = [part for part in parts if part.shape[time]]
-    if len(parts) == 1:
-        return parts[0]
-    return torch.cat(parts, time) if parts else x
 
 
 def _zeros(x: Tensor, n: int, time: int) -> Tensor:

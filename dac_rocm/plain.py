@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -38,17 +39,20 @@ class PlainKernel:
     beta: Tensor | None
     backend: str
 
-    def activate(self, x: Tensor) -> Tensor:
-        """Apply the snake to [B, C, T], if there is one."""
-        if self.alpha is None or self.beta is None or not x.shape[-1]:
+    def extend(self, past: Tensor, x: Tensor, after: int) -> Tensor:
+        """Return `past`, the activated `x` and `after` zeros; see `engine.Kernel`."""
+        if self.alpha is not None and self.beta is not None and x.shape[-1]:
+            x = snake(x, self.alpha, self.beta, self.backend)
+        if not past.shape[-1] + after:
             return x
-        return snake(x, self.alpha, self.beta, self.backend)
+        return torch.cat((past, x, x.new_zeros(*x.shape[:-1], after)), -1)
 
-    def convolve(self, x: Tensor) -> Tensor:
+    def convolve(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """Convolve [B, C, T] without padding; see `engine.Kernel`."""
         step = self.step
         if isinstance(step, Conv):
-            return F.conv1d(x, self.weight, self.bias, step.stride, 0, step.dilation)
+            y = F.conv1d(x, self.weight, self.bias, step.stride, 0, step.dilation)
+            return y if onto is None else y.add_(onto)
         y = F.conv_transpose1d(x, self.weight, self.bias, step.stride)
         past = step.taps - 1
         return y.narrow(-1, past * step.stride, (x.shape[-1] - past) * step.stride)

@@ -21,11 +21,19 @@ from dac_rocm.engine import Kernel
 from dac_rocm.lowering import Conv, Step, Steps, Transposed
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops.conv import side_by_side
+from dac_rocm.runtime.winograd import TAPS, Winograd
 
 MIN_ALPHA = 1e-8
 """Frequencies below are taken as this: u + u² is then u to the last bit, as the formula says."""
 
-Convolve = Callable[[Tensor], Tensor]
+PIECE = 1 << 17
+"""Elements of a snake that are computed at once: they stay in the cache of the cores."""
+
+WINOGRAD_CHANNELS = 96
+"""Fewest channels where fewer multiplications pay for the transforms: 1.3 times faster at 96 and
+twice at 384 on a Zen 4 core; at 64 as fast as the direct convolution."""
+
+Convolve = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class CpuKernel:
@@ -62,21 +70,38 @@ class CpuKernel:
             self.alpha, self.beta = self.alpha.to(weight.dtype), self.beta.to(weight.dtype)
             self._shared = bool(torch.equal(self.alpha, self.beta))
 
-    def activate(self, x: Tensor) -> Tensor:
-        """Return β · snake(x) of [B, T, C], which the weights undo."""
-        if self.alpha is None or self.beta is None:
+    def extend(self, past: Tensor, x: Tensor, after: int) -> Tensor:
+        """Return `past`, β · snake(x), which the weights undo, and `after` zeros."""
+        n, m = past.shape[1], x.shape[1]
+        if n + after == 0 and self.alpha is None:
             return x
-        u = x * self.alpha
-        s = torch.sin(u)
-        if not self._shared:
-            u = x * self.beta
-        return u.addcmul_(s, s)
+        both = x.new_empty(x.shape[0], n + m + after, x.shape[2])
+        both.narrow(1, 0, n).copy_(past)
+        both.narrow(1, n + m, after).zero_()
+        self._activate(x, both.narrow(1, n, m))
+        return both
 
-    def convolve(self, x: Tensor) -> Tensor:
+    def _activate(self, x: Tensor, out: Tensor) -> None:
+        """Write β · snake(x) to `out`, piece by piece, so that a piece stays in the cache."""
+        if self.alpha is None or self.beta is None:
+            out.copy_(x)
+            return
+        rows = max(1, PIECE // (x.shape[0] * x.shape[2]))
+        sines = x.new_empty(x.shape[0], min(rows, x.shape[1]), x.shape[2])
+        for start in range(0, x.shape[1], rows):
+            n = min(rows, x.shape[1] - start)
+            piece, u, s = x.narrow(1, start, n), out.narrow(1, start, n), sines.narrow(1, 0, n)
+            torch.mul(piece, self.alpha, out=u)
+            torch.sin(u, out=s)
+            if not self._shared:
+                torch.mul(piece, self.beta, out=u)
+            u.addcmul_(s, s)
+
+    def convolve(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """Convolve [B, T, C] without padding; see `engine.Kernel`."""
         if self._fold > 1:
             x = x.contiguous().view(x.shape[0], -1, self._fold * x.shape[2])
-        y = self._convolve(x)
+        y = self._convolve(x, onto)
         if isinstance(self.step, Transposed):
             return y.reshape(y.shape[0], -1, self.step.out_channels)
         return y
@@ -116,8 +141,21 @@ def _convolution(
     if private and weight.shape[2] == 1:
         return _linear(weight, bias)
     stride, dilation = (step.stride, step.dilation) if isinstance(step, Conv) else (1, 1)
+    if _saves_products(step, weight):
+        return Winograd(weight, bias, dilation)
     make = _packed if private else _public
     return make(weight, bias, stride // fold, dilation)
+
+
+def _saves_products(step: Conv | Transposed, weight: Tensor) -> bool:
+    """Tell whether minimal filtering is faster; bfloat16 has no digits to spare for it."""
+    return (
+        isinstance(step, Conv)
+        and (step.kernel, step.stride) == (TAPS, 1)
+        and min(step.in_channels, step.out_channels) >= WINOGRAD_CHANNELS
+        and weight.dtype != torch.bfloat16
+        and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    )
 
 
 def _bias_of(step: Conv | Transposed, bias: Tensor | None) -> Tensor | None:
@@ -133,11 +171,13 @@ def _packed(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> 
     dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
     packed = ops._reorder_convolution_weight(dense, [0, 0], [1, stride], [1, dilation], 1, shape)
 
-    def convolve(x: Tensor) -> Tensor:
-        y = ops._convolution_pointwise(
-            _image(x), packed, bias, [0, 0], [1, stride], [1, dilation], 1, "none", [], ""
+    def convolve(x: Tensor, onto: Tensor | None = None) -> Tensor:
+        y = _signal(
+            ops._convolution_pointwise(
+                _image(x), packed, bias, [0, 0], [1, stride], [1, dilation], 1, "none", [], ""
+            )
         )
-        return _signal(y)
+        return y if onto is None else y.add_(onto)
 
     return convolve
 
@@ -147,8 +187,11 @@ def _linear(weight: Tensor, bias: Tensor | None) -> Convolve:
     ops = torch.ops.mkldnn
     packed = ops._reorder_linear_weight(weight[:, :, 0].contiguous(), _typical_length(weight))
 
-    def convolve(x: Tensor) -> Tensor:
-        y: Tensor = ops._linear_pointwise(x, packed, bias, "none", [], "")
+    def convolve(x: Tensor, onto: Tensor | None = None) -> Tensor:
+        if onto is None:
+            y: Tensor = ops._linear_pointwise(x, packed, bias, "none", [], "")
+        else:
+            y = ops._linear_pointwise.binary(x, onto, packed, bias, "add")
         return y
 
     return convolve
@@ -158,8 +201,9 @@ def _public(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> 
     """Convolve by torch's public call, which reorders the weights each time."""
     dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
 
-    def convolve(x: Tensor) -> Tensor:
-        return _signal(F.conv2d(_image(x), dense, bias, (1, stride), 0, (1, dilation)))
+    def convolve(x: Tensor, onto: Tensor | None = None) -> Tensor:
+        y = _signal(F.conv2d(_image(x), dense, bias, (1, stride), 0, (1, dilation)))
+        return y if onto is None else y.add_(onto)
 
     return convolve
 
@@ -217,7 +261,7 @@ def choose_convolution() -> Choice:
     """Choose between oneDNN's packed convolution and torch's public one, by trying."""
     weight, x = torch.ones(2, 2, 1), torch.ones(1, 3, 2)
     try:
-        y = _packed(weight, torch.ones(2), 1, 1)(x)
+        y = _packed(weight, torch.ones(2), 1, 1)(x, None)
     except (AttributeError, RuntimeError, TypeError) as error:
         return Choice("conv2d", f"oneDNN's packed call is not to be had ({type(error).__name__})")
     if not torch.equal(y, torch.full((1, 3, 2), 3.0)):

@@ -85,15 +85,16 @@ class GpuKernel:
             return x
         return snake(x, self.alpha, self.beta, self.backend)
 
-    def extend(self, past: Tensor, x: Tensor) -> Tensor:
-        """Return `past`, which is activated already, and activated `x` after it, in one tensor."""
+    def extend(self, past: Tensor, x: Tensor, after: int = 0) -> Tensor:
+        """Return `past`, the activated `x` and `after` zeros; see `engine.Kernel`."""
         time, n, m = self.time, past.shape[self.time], x.shape[self.time]
-        if n == 0:
+        if n + after == 0:
             return self.activate(x)
         shape = list(x.shape)
-        shape[time] = n + m
+        shape[time] = n + m + after
         both = x.new_empty(shape)
         both.narrow(time, 0, n).copy_(past)
+        both.narrow(time, n + m, after).zero_()
         target = both.narrow(time, n, m)
         if self.alpha is None or self.beta is None:
             target.copy_(x)
@@ -101,9 +102,10 @@ class GpuKernel:
             snake(x, self.alpha, self.beta, self.backend, out=target)
         return both
 
-    def convolve(self, x: Tensor) -> Tensor:
+    def convolve(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """Convolve `x` in memory order without padding; see `engine.Kernel`."""
-        return self._convolve(x)
+        y = self._convolve(x)
+        return y if onto is None else y.add_(onto)
 
 
 class GpuNetwork:
