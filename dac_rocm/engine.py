@@ -9,7 +9,6 @@ Source: the maths is that of `nn`, the slow twin; `tests/laws` ties the two.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dac_rocm.errors import BackendError, ShapeError
-from dac_rocm.geometry import output_length, round_up, step_length
+from dac_rocm.geometry import step_length
 from dac_rocm.lowering import Close, Conv, Open, Step, Steps, Tanh, Transposed
 from dac_rocm.ops.platform import float32_precision
 
@@ -61,7 +60,7 @@ class Network(Protocol):
         """Bring a result back to [B, C, T]."""
 
 
-Snapshot = tuple[tuple[bool, int, int], list[dict[str, Any]]]
+Snapshot = tuple[bool, list[dict[str, Any]]]
 
 
 class Flow:
@@ -83,9 +82,7 @@ class Flow:
     ) -> None:
         self.network = network
         self.tile = tile
-        self.lengths = lengths
         self._nodes = _nodes(network, lengths)
-        self._taken = self._given = 0
         self._ended = False
 
     @torch.no_grad()
@@ -110,33 +107,12 @@ class Flow:
             )
         before = self.snapshot()
         try:
-            self._taken += x.shape[-1]
-            parts = list(self._pieces(self._rounded(x) if end else x, end))
+            parts = list(self._pieces(x, end))
         except BaseException:
             self.restore(before)
             raise
         self._ended = end
-        y = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-        if end:
-            y = y[..., : output_length(self.network.steps, self._taken) - self._given]
-        self._given += y.shape[-1]
-        return y
-
-    def _rounded(self, x: Tensor) -> Tensor:
-        """Pad the last inputs to a length that others have too, and mark where they truly end.
-
-        Kernels are built for each length that they meet, which takes as long as a second of audio.
-        """
-        n = x.shape[-1]
-        more = min(round_up(n), max(n, self.tile or sys.maxsize)) - n
-        if not more:
-            return x
-        lengths = self.lengths or [self._taken] * x.shape[0]
-        for step, node in zip(self.network.steps, self._nodes, strict=True):
-            lengths = [step_length(step, length) for length in lengths]
-            if isinstance(node, _ConvNode | _TransposedNode):
-                node.lengths = lengths
-        return torch.cat((x, x.new_zeros(*x.shape[:-1], more)), -1)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     def _pieces(self, x: Tensor, end: bool) -> Iterator[Tensor]:
         start, total = 0, x.shape[-1]
@@ -168,12 +144,11 @@ class Flow:
 
     def snapshot(self) -> Snapshot:
         """Return the present state: references, since nodes replace what they keep."""
-        marks = self._ended, self._taken, self._given
-        return marks, [dict(vars(node)) for node in self._nodes]
+        return self._ended, [dict(vars(node)) for node in self._nodes]
 
     def restore(self, state: Snapshot) -> None:
         """Go back to a state that `snapshot` returned."""
-        (self._ended, self._taken, self._given), nodes = state
+        self._ended, nodes = state
         for node, attributes in zip(self._nodes, nodes, strict=True):
             vars(node).update(attributes)
 

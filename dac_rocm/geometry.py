@@ -33,12 +33,6 @@ def step_length(step: Step, length: int) -> int:
     return length
 
 
-def round_up(length: int) -> int:
-    """The next of the lengths that have 4 significant bits: at most 1/8 more, 8 in an octave."""
-    step = 1 << max(0, length.bit_length() - 4)
-    return -(-length // step) * step
-
-
 def known_length(steps: Steps, length: int) -> int:
     """Outputs that are known after the first `length` inputs, while more may come."""
     for step in steps:

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 GPU_JOBS = 4
 """Files at a time on a GPU: one is computed while others are read."""
 
-CPU_CHUNK_SECONDS = 1.0
-"""Audio per push on a CPU: clips of many lengths then meet few shapes, for each of which the CPU's
-kernels are made anew and kept. Numbers in docs/decisions/0011-batch.md."""
-
 
 def add_batch_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add what only concerns folders; return the group for more."""
@@ -140,13 +136,6 @@ def _finish(tally: Tally, as_json: bool, started: float) -> None:
     tally.finish(time.perf_counter() - started)
     if as_json:
         print_json({**tally.counts, "seconds": tally.seconds, "failures": tally.failures})
-
-
-def choose_chunk(args: argparse.Namespace, model: Codec) -> None:
-    """Set `--chunk-seconds` to what suits a folder, where no flag says otherwise."""
-    is_open = args.chunk_seconds is None and args.max_memory is None
-    if is_open and model.device.type == "cpu":
-        args.chunk_seconds = CPU_CHUNK_SECONDS
 
 
 def share_out(jobs: int | None, files: int, device: str) -> tuple[int, int]:

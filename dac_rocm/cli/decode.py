@@ -10,7 +10,7 @@ from dataclasses import asdict
 from io import BufferedReader
 from typing import TYPE_CHECKING, cast
 
-from dac_rocm.cli.batch import add_batch_flags, choose_chunk, find_work, is_batch, run_batch
+from dac_rocm.cli.batch import add_batch_flags, find_work, is_batch, run_batch
 from dac_rocm.cli.options import (
     add_chunk_flags,
     add_model_flags,
@@ -130,7 +130,6 @@ def _batch(args: argparse.Namespace) -> int:
         return work
     found, pairs = work
     model = load_model(args, parts="decoder", default=args.model or _first_recorded(pairs))
-    choose_chunk(args, model)
     decoding = Decoding(
         model=model,
         subtype=args.subtype,

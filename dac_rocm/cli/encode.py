@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from dac_rocm.cli.batch import add_batch_flags, choose_chunk, find_work, is_batch, run_batch
+from dac_rocm.cli.batch import add_batch_flags, find_work, is_batch, run_batch
 from dac_rocm.cli.options import (
     add_chunk_flags,
     add_model_flags,
@@ -103,7 +103,6 @@ def _batch(args: argparse.Namespace) -> int:
     if isinstance(work, int):
         return work
     model = load_model(args, parts="encoder")
-    choose_chunk(args, model)
     encoding = Encoding(
         model=model,
         options=Options(**_options(args, model)),

@@ -10,7 +10,7 @@ The plain network is the slow twin; `tests/laws` ties the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from dac_rocm.engine import Kernel
 from dac_rocm.lowering import Conv, Step, Steps, Transposed
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops.conv import side_by_side
+from dac_rocm.runtime.pieces import Convolve, by_pieces
 from dac_rocm.runtime.winograd import TAPS, Winograd
 
 MIN_ALPHA = 1e-8
@@ -32,8 +33,6 @@ PIECE = 1 << 17
 WINOGRAD_CHANNELS = 96
 """Fewest channels where fewer multiplications pay for the transforms: 1.3 times faster at 96 and
 twice at 384 on a Zen 4 core; at 64 as fast as the direct convolution."""
-
-Convolve = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class CpuKernel:
@@ -171,15 +170,14 @@ def _packed(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> 
     dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
     packed = ops._reorder_convolution_weight(dense, [0, 0], [1, stride], [1, dilation], 1, shape)
 
-    def convolve(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        y = _signal(
-            ops._convolution_pointwise(
-                _image(x), packed, bias, [0, 0], [1, stride], [1, dilation], 1, "none", [], ""
-            )
+    def convolve(x: Tensor) -> Tensor:
+        y = ops._convolution_pointwise(
+            _image(x), packed, bias, [0, 0], [1, stride], [1, dilation], 1, "none", [], ""
         )
-        return y if onto is None else y.add_(onto)
+        return _signal(y)
 
-    return convolve
+    span = (weight.shape[2] - 1) * dilation + 1
+    return by_pieces(convolve, span, stride)
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> Convolve:

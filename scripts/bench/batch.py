@@ -84,11 +84,9 @@ def timed(before: float, function, *arguments):
 
 def measure_run(model, sources: list[Path], folder: Path, cores: int):
     from dac_rocm.batch import Encoding, Pair, run
-    from dac_rocm.cli.batch import CPU_CHUNK_SECONDS
-    from dac_rocm.pipeline.encoding import Options
 
     pairs = [Pair(path, folder / "out" / f"{path.stem}.dacz") for path in sources]
-    work = Encoding(model=model, options=Options(tile=int(CPU_CHUNK_SECONDS * model.sample_rate)))
+    work = Encoding(model=model)
     half, cpu, wall = 0.0, time.process_time(), time.perf_counter()
     for i, result in enumerate(run(work, pairs, jobs=cores)):
         assert result.status == "done", result.error

@@ -280,11 +280,3 @@ def test_widest_by_hand():
     config = preset("dac-44khz").config
     assert geometry.widest(lower_decoder(config)) == (512 * 96, 512)
     assert geometry.widest(lower_encoder(config)) == (64, 1)
-
-
-def test_rounded_lengths():
-    rounded = [geometry.round_up(n) for n in range(2000)]
-    assert all(n <= r <= n * 1.125 + 1 for n, r in enumerate(rounded))
-    assert all(geometry.round_up(r) == r for r in rounded)
-    assert len({r for n, r in enumerate(rounded) if 512 < n <= 1024}) == 8
-    assert rounded[:17] == list(range(17))
