@@ -51,8 +51,7 @@ def choose_profile(
             f"profile {profile!r} found; one of {', '.join(PROFILES)} is expected. Say auto."
         )
     if profile == "compile":
-        warn_of_rocm(device, dtype)
-        return Choice("compile", f"was asked for; {MAX_GRAPHS} graphs at most, snakes fused there")
+        return _compile(device, dtype)
     if profile in ("gpu", "graphs") or (profile == "auto" and device.type == "cuda"):
         return _gpu("gpu" if profile == "auto" else profile, device)
     return _cpu_or_plain(profile, device, dtype, snake)
@@ -65,6 +64,16 @@ def _gpu(profile: str, device: torch.device) -> Choice:
         )
     equal = "equal pushes, each captured once; " if profile == "graphs" else ""
     return Choice(profile, f"{equal}fused snake; memory order {choose_order().reason}")
+
+
+def _compile(device: torch.device, dtype: torch.dtype) -> Choice:
+    if device.type not in ("cpu", "cuda"):  # Metal bounds the positions, which pushes pass
+        raise BackendError(
+            f"profile 'compile' for {device} found; a CUDA or ROCm device, or a CPU, is expected. "
+            "Say auto."
+        )
+    warn_of_rocm(device, dtype)
+    return Choice("compile", f"was asked for; {MAX_GRAPHS} graphs at most, snakes fused there")
 
 
 def _cpu_or_plain(profile: str, device: torch.device, dtype: torch.dtype, snake: str) -> Choice:

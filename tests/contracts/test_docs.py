@@ -1,4 +1,4 @@
-"""Every block of the README and of `docs/usage.md` is run, in order, as a reader would.
+"""Every block of the README, `docs/usage.md` and `docs/amd.md` is run, in order, as a reader would.
 
 The blocks of a page share one folder and one Python session. A comment before a block says what
 the test does otherwise, and a reader of the source sees it:
@@ -22,7 +22,7 @@ import torch
 from dac_rocm import DACVAE, CodecConfig
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/usage.md")
+PAGES = ("README.md", "docs/usage.md", "docs/amd.md")
 BLOCK = re.compile(r"(?:<!-- test: ([^>]*?|.*?->.*?) -->\n)?```(\w+)\n(.*?)^```$", re.M | re.S)
 SECONDS = 1.5
 

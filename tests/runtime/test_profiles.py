@@ -146,6 +146,8 @@ def test_what_does_not_fit_is_refused():
             dac_rocm.optimize(model, "compile", push=push)
     with pytest.raises(BackendError, match=r"push=3 for the profile 'auto' found.*graphs or"):
         dac_rocm.optimize(model, push=3)
+    with pytest.raises(BackendError, match="'compile' for mps found; a CUDA or ROCm device, or"):
+        choose_profile("compile", torch.device("mps"), torch.float32)
     assert model.profile == "plain" and model.push is None
 
 
