@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import redirect_stdout
 
 from dac_rocm.cli.options import add_model_flags
 from dac_rocm.cli.tokenize import Progress, add_engine_flags, finish, load_options, make_engine
@@ -34,20 +36,21 @@ def run(args: argparse.Namespace) -> int:
     from dac_rocm.distributed.manifest import read_manifest
 
     manifest = read_manifest(Path(args.source))
-    summary = detokenize(
-        args.source,
-        args.target,
-        load=load_options(args, args.model or manifest["weights"]),
-        engine=make_engine(args),
-        tell=Progress(),
-        convolve=args.conv_backend,
-        dtype=args.dtype,
-        threads=max(1, args.threads),
-        subtype=args.subtype,
-        any_model=args.any_model,
-        overwrite=args.force,
-        skip_existing=args.skip_existing,
-    )
+    with redirect_stdout(sys.stderr):  # where Ray prints what its nodes say
+        summary = detokenize(
+            args.source,
+            args.target,
+            load=load_options(args, args.model or manifest["weights"]),
+            engine=make_engine(args),
+            tell=Progress(),
+            convolve=args.conv_backend,
+            dtype=args.dtype,
+            threads=max(1, args.threads),
+            subtype=args.subtype,
+            any_model=args.any_model,
+            overwrite=args.force,
+            skip_existing=args.skip_existing,
+        )
     if summary.made < summary.shards:
         say(f"{summary.shards - summary.made} of {summary.shards} shards are not there yet")
     return finish(args, summary)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,19 +89,20 @@ def run(args: argparse.Namespace) -> int:
         threads=max(1, args.threads),
         audio_column=args.audio_column,
     )
-    summary = tokenize(
-        args.source,
-        args.target,
-        load=load_options(args, args.model or "tiny"),
-        settings=settings,
-        shard_size=SHARD_SIZE if args.shard_size is None else args.shard_size,
-        engine=make_engine(args),
-        readers=args.readers,
-        convolve=args.conv_backend,
-        max_failures=args.max_failures,
-        retry_failed=args.retry_failed,
-        tell=Progress(),
-    )
+    with redirect_stdout(sys.stderr):  # where Ray prints what its nodes say
+        summary = tokenize(
+            args.source,
+            args.target,
+            load=load_options(args, args.model or "tiny"),
+            settings=settings,
+            shard_size=SHARD_SIZE if args.shard_size is None else args.shard_size,
+            engine=make_engine(args),
+            readers=args.readers,
+            convolve=args.conv_backend,
+            max_failures=args.max_failures,
+            retry_failed=args.retry_failed,
+            tell=Progress(),
+        )
     return finish(args, summary)
 
 
@@ -131,8 +133,10 @@ def _processes(device: str, threads: int) -> int:
     """Choose how many processes share this machine: one where a GPU computes."""
     import torch
 
-    gpu = device not in ("auto", "cpu") or (device == "auto" and torch.cuda.is_available())
-    return 1 if gpu else max(1, torch.get_num_threads() // threads)
+    from dac_rocm.runtime.select import choose_device
+
+    name = choose_device().name if device == "auto" else device
+    return max(1, torch.get_num_threads() // threads) if name == "cpu" else 1
 
 
 class Progress:

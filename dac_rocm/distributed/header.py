@@ -24,22 +24,22 @@ class Header:
 
     Args:
         model: Name and fingerprints.
-        model_rate: Hz.
-        hop_length: Samples at `model_rate` per frame.
-        codebook_size: Entries of a codebook; None for latents.
+        model_rate: Hz; None where a table says only the hash of its model.
+        hop_length: Samples at `model_rate` per frame; None likewise.
+        codebook_size: Entries of a codebook; None for latents, and likewise.
         dtype: `uint16`, or `float32` or `float16`.
     """
 
     model: ModelStamp
-    model_rate: int
-    hop_length: int
+    model_rate: int | None
+    hop_length: int | None
     codebook_size: int | None
     dtype: str
 
     @property
     def kind(self) -> str:
         """Name of the column: `codes` or `latents`."""
-        return "codes" if self.codebook_size else "latents"
+        return "codes" if self.dtype == "uint16" else "latents"
 
     @property
     def model_hash(self) -> str:
@@ -86,6 +86,14 @@ def header_for(config: CodecConfig, stamp: ModelStamp, latents_dtype: str) -> He
 def header_of(model: Codec, latents_dtype: str = "float32") -> Header:
     """Describe what a model will write."""
     return header_for(model.config, model.stamp, latents_dtype)
+
+
+def header_from_hash(text: str, dtype: str) -> Header:
+    """Tell what `Header.model_hash` says, where that is all there is."""
+    groups = GROUPS if dtype == "uint16" else GROUPS[1:]
+    prints = dict(zip(groups, text.split("-"), strict=False))
+    model = ModelStamp(fingerprints=prints)
+    return Header(model=model, model_rate=None, hop_length=None, codebook_size=None, dtype=dtype)
 
 
 def facts_of(encoded: EncodedAudio) -> dict[str, Any]:

@@ -1,13 +1,14 @@
-"""Ray: an actor is a worker. It gets work once it is up, and again when Ray has restarted it.
+"""Ray: an actor is a worker. It gets work once it is up; where it dies, another one is started.
 
 Shards come back to the driver, which alone writes: nothing but the source must be seen by all.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from dac_rocm.distributed.engines import AHEAD, Lazy
@@ -48,36 +49,23 @@ class OnRay:
         """Run jobs; see `Engine`."""
         ray = require("ray")
         with _joined(ray, self.address):
-            actors = self._actors(ray, factory, len(jobs))
+            remote = ray.remote(num_cpus=self.threads, num_gpus=self.gpus)(_Actor)
+            flow = _Flow(ray, partial(remote.remote, factory), jobs)
             try:
-                yield from _Flow(ray, actors, jobs).results()
+                yield from flow.results(min(self._count(ray), len(jobs)))
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
-            except ray.exceptions.RayActorError as error:
-                raise BackendError(
-                    f"a worker found that died {RETRIES + 1} times over one shard ({error}); whole "
-                    "shards are kept. Run again with a smaller --shard-size or --batch, or look "
-                    "into Ray's logs."
-                ) from error
             finally:
-                for actor in actors:
-                    ray.kill(actor)
+                flow.end()
 
-    def _actors(self, ray: Any, factory: Callable[[], Any], jobs: int) -> list[Any]:
-        count = self.workers or self._room(ray.cluster_resources())
-        if not count:
-            raise BackendError(
-                f"a cluster without room for a worker found: {ray.cluster_resources()}; "
-                f"{self.threads} CPUs and {self.gpus:g} GPUs are expected. Ask for less."
-            )
-        options = {
-            "num_cpus": self.threads,
-            "num_gpus": self.gpus,
-            "max_restarts": -1,
-            "max_task_retries": RETRIES,
-        }
-        remote = ray.remote(**options)(_Actor)
-        return [remote.remote(factory) for _ in range(min(count, jobs))]
+    def _count(self, ray: Any) -> int:
+        resources = ray.cluster_resources()
+        if count := self.workers or self._room(resources):
+            return count
+        raise BackendError(
+            f"a cluster without room for a worker found: {resources}; {self.threads} CPUs and "
+            f"{self.gpus:g} GPUs are expected. Ask for less."
+        )
 
     def _room(self, resources: dict[str, float]) -> int:
         """Workers that fit into a cluster; its nodes are taken for one."""
@@ -101,34 +89,73 @@ class _Actor:
 class _Flow:
     """Gives each actor that is up `AHEAD` jobs, and lets go of it when there are no more.
 
-    An actor that is let go of makes room for one that Ray has to start anew elsewhere.
+    The jobs of an actor that died are done by others, and another one is asked for. Ray's own
+    retries do not wait for the end of a node, and so would be used up by it.
     """
 
-    def __init__(self, ray: Any, actors: Sequence[Any], jobs: Sequence[Any]) -> None:
-        self.ray, self.waiting, self.left = ray, deque(jobs), len(jobs)
-        self.starting = {actor.ready.remote(): actor for actor in actors}
-        self.running: dict[Any, Any] = {}
+    def __init__(self, ray: Any, start: Callable[[], Any], jobs: Sequence[Any]) -> None:
+        self.ray, self.start = ray, start
+        self.waiting = deque(enumerate(jobs))
+        self.left = len(jobs)
+        self.actors: list[Any] = []
+        self.running: dict[Any, tuple[Any, tuple[int, Any] | None]] = {}
+        self.deaths: Counter[int] = Counter()
 
-    def results(self) -> Iterator[Any]:
-        """Yield results as they come."""
+    def results(self, count: int) -> Iterator[Any]:
+        """Ask for actors, and yield results as they come."""
+        for _ in range(count):
+            self._add()
         while self.left:
-            (ref,), _ = self.ray.wait([*self.starting, *self.running], num_returns=1)
-            if ref in self.starting:
-                self.ray.get(ref)
-                self._give(self.starting.pop(ref))
+            (ref,), _ = self.ray.wait(list(self.running), num_returns=1)
+            actor, job = self.running.pop(ref)
+            try:
+                result = self.ray.get(ref)
+            except self.ray.exceptions.RayActorError as error:
+                self._replace(actor, job, error)
                 continue
-            result, self.left = self.ray.get(ref), self.left - 1
-            self._give(self.running.pop(ref))
-            yield result
+            self.left -= job is not None
+            self._give(actor)
+            if job is not None:
+                yield result
+
+    def end(self) -> None:
+        """Let go of all actors."""
+        for actor in self.actors:
+            self.ray.kill(actor)
+        self.actors.clear()
+
+    def _add(self) -> None:
+        actor = self.start()
+        self.actors.append(actor)
+        self.running[actor.ready.remote()] = actor, None
 
     def _give(self, actor: Any) -> None:
-        while self.waiting and self._load(actor) < AHEAD:
-            self.running[actor.do.remote(self.waiting.popleft())] = actor
-        if not self._load(actor):
-            self.ray.kill(actor)
+        held = sum(other is actor for other, _ in self.running.values())
+        while self.waiting and held < AHEAD:
+            index, job = self.waiting.popleft()
+            self.running[actor.do.remote(job)] = actor, (index, job)
+            held += 1
+        if not held:
+            self._remove(actor)  # there may be one that waits for its place
 
-    def _load(self, actor: Any) -> int:
-        return sum(other is actor for other in self.running.values())
+    def _replace(self, actor: Any, job: tuple[int, Any] | None, error: Exception) -> None:
+        number = -1 if job is None else job[0]
+        self.deaths[number] += 1
+        if self.deaths[number] > RETRIES:
+            raise BackendError(
+                f"a worker found that died {self.deaths[number]} times over one job ({error}); "
+                "whole shards are kept. Run again with a smaller --shard-size or --batch, or look "
+                "into Ray's logs."
+            ) from error
+        if job is not None:
+            self.waiting.appendleft(job)
+        if any(other is actor for other in self.actors):
+            self._remove(actor)
+            self._add()
+
+    def _remove(self, actor: Any) -> None:
+        self.actors = [other for other in self.actors if other is not actor]
+        self.ray.kill(actor)
 
 
 @contextmanager

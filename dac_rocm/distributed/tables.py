@@ -14,7 +14,7 @@ import numpy as np
 
 from dac_rocm.distributed.encode import Outcome
 from dac_rocm.distributed.extras import require
-from dac_rocm.distributed.header import Header, facts_of, to_encoded
+from dac_rocm.distributed.header import Header, facts_of, header_from_hash, to_encoded
 from dac_rocm.encoded import EncodedAudio
 from dac_rocm.errors import ContainerError
 
@@ -89,38 +89,37 @@ def _lists(arrays: Sequence[Any], kind: Any) -> Any:
 def from_table(table: Any) -> Iterator[Recording]:
     """Yield the recordings of a table or a record batch; rows that failed are passed over.
 
+    Args:
+        table: From `to_table`; its header may be lost, as Ray Data loses it.
+
     Raises:
         ContainerError: The table was not made here.
     """
-    header = header_in(table.schema)
-    for name in (header.kind, "id", "shape", *FACTS):
+    kind = "codes" if "codes" in table.schema.names else "latents"
+    for name in (kind, "id", "shape", *FACTS, "model"):
         if name not in table.schema.names:
             raise ContainerError(
                 f"a table without the column {name!r} found; one that `tokenize` wrote is "
                 "expected. Keep its columns, or read it with other tools."
             )
-    data = table.column(header.kind)
-    facts = [table.column(name).to_pylist() for name in ("id", "shape", *FACTS)]
-    for i, (name, shape, *rest) in enumerate(zip(*facts, strict=True)):
+    data = table.column(kind)
+    dtype = str(np.dtype(data.type.value_type.to_pandas_dtype()))
+    header = header_in(table.schema)
+    rows = [table.column(name).to_pylist() for name in ("id", "model", "shape", *FACTS)]
+    for i, (name, model, shape, *rest) in enumerate(zip(*rows, strict=True)):
         if data[i].is_valid:
-            values = data[i].values.to_numpy(zero_copy_only=False).astype(header.dtype)
-            row = dict(zip(FACTS, rest, strict=True))
-            yield name, to_encoded(values.reshape(shape), row, header)
+            values = data[i].values.to_numpy(zero_copy_only=False).astype(dtype)
+            about = header or header_from_hash(model, dtype)
+            yield (
+                name,
+                to_encoded(values.reshape(shape), dict(zip(FACTS, rest, strict=True)), about),
+            )
 
 
-def header_in(schema: Any) -> Header:
-    """Read the header of a schema.
-
-    Raises:
-        ContainerError: It has none.
-    """
+def header_in(schema: Any) -> Header | None:
+    """Read the header of a schema; None where it was lost."""
     text = (schema.metadata or {}).get(METADATA)
-    if text is None:
-        raise ContainerError(
-            "a table without a description of its model found; one that `tokenize` wrote is "
-            "expected. Keep the metadata of its schema."
-        )
-    return Header.from_dict(json.loads(text))
+    return None if text is None else Header.from_dict(json.loads(text))
 
 
 def to_parquet(recordings: Sequence[Recording], header: Header) -> bytes:
