@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
         n_codebooks=_counts(args.n_codebooks),
         machine=_machine(),
         overwrite=args.force,
+        progress=say,
     )
     if args.json:
         print_json(data)

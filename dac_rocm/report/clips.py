@@ -6,7 +6,7 @@ import dataclasses
 import io
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,10 @@ def _has(model: Codec, count: int) -> bool:
 
 
 def measure_clip(
-    path: str | os.PathLike[str], models: Mapping[str, Codec], settings: Sequence[Setting]
+    path: str | os.PathLike[str],
+    models: Mapping[str, Codec],
+    settings: Sequence[Setting],
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Clip:
     """Encode, decode and score a file with every setting.
 
@@ -113,6 +116,7 @@ def measure_clip(
         path: An audio file.
         models: By name.
         settings: What to do with it.
+        progress: Is told what is done next.
 
     Raises:
         SourceError, AudioError: The file cannot be used.
@@ -122,6 +126,7 @@ def measure_clip(
         audio = np.concatenate(list(reader.blocks()), axis=1)
     versions = [Version(label="original", audio=audio, row={})]
     for name, count in settings:
+        progress(f"{path}: {_label(name, count)}")
         trip = round_trip(models[name], audio, reader.sample_rate, n_codebooks=count)
         size = encoded_bytes(dataclasses.replace(trip.encoded, source_subtype=reader.subtype))
         row = {"file": str(path), "model": name, **trip.to_dict()}
@@ -142,7 +147,10 @@ def measure_clip(
 
 def label_of(row: Mapping[str, Any]) -> str:
     """Name the setting of a row in words."""
-    name, count = str(row["model"]), row["n_codebooks"]
+    return _label(row["model"], row["n_codebooks"])
+
+
+def _label(name: str, count: int | None) -> str:
     return name if count is None else f"{name}, {count} codebook{'s' * (count != 1)}"
 
 

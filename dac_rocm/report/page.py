@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -38,6 +38,7 @@ def write_report(
     n_codebooks: Sequence[int] = (),
     machine: Mapping[str, str] | None = None,
     overwrite: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Encode and decode files with several settings, and write a page to see and hear it.
 
@@ -48,6 +49,7 @@ def write_report(
         n_codebooks: Numbers of codebooks to try; none means all of each model.
         machine: Facts of the machine to tell, by name.
         overwrite: Replace an existing file.
+        progress: Is told what is done next.
 
     Returns:
         Every number that the page shows, as plain data for JSON.
@@ -73,7 +75,7 @@ def write_report(
     clips, names = [], []
     with atomic_write(target, overwrite=overwrite) as file:
         for index, path in enumerate(inputs, 1):
-            clip = measure_clip(path, models, settings)
+            clip = measure_clip(path, models, settings, progress)
             data["inputs"].append(clip.facts)
             data["rows"] += [version.row for version in clip.versions[1:]]
             names.append(clip.name)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dac_rocm.audio.reader import Planar
-from dac_rocm.evaluate import MEL_BANDS, hz_to_slaney, log_mel
+from dac_rocm.evaluate import MEL_BANDS, MEL_FLOOR, hz_to_slaney, log_mel
 
 Levels = npt.NDArray[np.float64]
 """Log-mel magnitudes [bands, columns] in dB."""
@@ -22,8 +22,6 @@ COLUMNS = 1600
 """Most columns of a picture: about what a screen shows, and a zoom of a few times."""
 SHOWN_DB = 80.0
 """Decibels from the darkest to the brightest colour."""
-QUIETEST_TOP_DB = -40.0
-"""The brightest colour is never given to less than this, so that silence is dark."""
 DIFFERENCE_DB = 24.0
 """Difference that has the full colour."""
 TICKS_HZ = (125, 250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000)
@@ -56,9 +54,12 @@ def pooled(levels: Levels, columns: int) -> Levels:
 
 
 def shown_range(original: Levels) -> Range:
-    """Choose the levels that colours stand for, by the loudest place of the original."""
-    high = max(QUIETEST_TOP_DB, float(original.max()))
-    return Range(high - SHOWN_DB, high)
+    """Choose the levels that colours stand for, by the loudest place of the original.
+
+    They do not go below what `log_mel` can tell, so that silence is dark.
+    """
+    low = max(20 * math.log10(MEL_FLOOR), float(original.max()) - SHOWN_DB)
+    return Range(low, low + SHOWN_DB)
 
 
 def difference(original: Levels, decoded: Levels, shown: Range) -> Levels:

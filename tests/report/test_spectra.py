@@ -58,7 +58,7 @@ def test_the_envelope_holds_every_peak():
 def test_silence_is_dark():
     silent = spectra.spectrogram(np.zeros((1, RATE), np.float32), RATE)
     shown = spectra.shown_range(silent)
-    assert not spectra.to_unit(silent, *shown).round(1).max() > 0.3
+    assert not spectra.to_unit(silent, *shown).any()
     loud = spectra.spectrogram(tone(440), RATE)
     assert spectra.to_unit(loud, *spectra.shown_range(loud)).max() == 1.0
 
