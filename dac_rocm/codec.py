@@ -78,6 +78,7 @@ class Codec(Pretrained, ABC):
         self.licence = licence
         self.profile = "plain"
         self.push: int | None = None
+        self.tf32 = False
         self.choices: tuple[Choice, ...] = ()
         self.encoder = Encoder(config) if parts != "decoder" else None
         self.decoder = Decoder(config) if parts != "encoder" else None
@@ -154,14 +155,18 @@ class Codec(Pretrained, ABC):
         prepare_miopen(self.device)
         with torch.no_grad():
             tensors = dict(self.named_parameters())
-            return self._networks.build(choice.name, steps, tensors, snakes, self.snake, push)
+            built = self._networks.build(choice.name, steps, tensors, snakes, self.snake, push)
+        built.tf32 = self.tf32
+        return built
 
-    def optimize(self, profile: str = "auto", *, push: int | None = None) -> tuple[Choice, ...]:
+    def optimize(
+        self, profile: str = "auto", *, push: int | None = None, tf32: bool = False
+    ) -> tuple[Choice, ...]:
         """Choose what runs the model; see `dac_rocm.optimize`."""
         choice = choose_profile(profile, self.device, self.dtype, self.snake)
         choose_push(profile, push, self.config.frame_rate)
-        if (profile, push) != (self.profile, self.push):
-            self.profile, self.push = profile, push
+        if (profile, push, tf32) != (self.profile, self.push, self.tf32):
+            self.profile, self.push, self.tf32 = profile, push, tf32
             self._networks = Networks()
         return (*self.choices, choice)
 

@@ -77,7 +77,9 @@ def load(
     )
 
 
-def optimize(model: Codec, profile: str = "auto", *, push: int | None = None) -> tuple[Choice, ...]:
+def optimize(
+    model: Codec, profile: str = "auto", *, push: int | None = None, tf32: bool = False
+) -> tuple[Choice, ...]:
     """Make a model fast, in place; a second call changes nothing.
 
     Args:
@@ -88,6 +90,8 @@ def optimize(model: Codec, profile: str = "auto", *, push: int | None = None) ->
             most three graphs for any set of files.
         push: Frames per push of `graphs` and `compile`, 1 or more; default: two seconds. Streams
             lag by as much.
+        tf32: Let float32 products on NVIDIA GPUs round to 10 bits of mantissa: faster, and codes
+            then depend on the machine. Without effect elsewhere.
 
     Returns:
         The choices that were made, with reasons.
@@ -99,4 +103,4 @@ def optimize(model: Codec, profile: str = "auto", *, push: int | None = None) ->
     Warns:
         RuntimeWarning: `compile` for bfloat16 on ROCm, which is obeyed.
     """
-    return model.optimize(profile, push=push)
+    return model.optimize(profile, push=push, tf32=tf32)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dac_rocm.config import GaussianConfig
+from dac_rocm.ops.platform import float32_precision
 
 LOGVAR_RANGE = (-30.0, 20.0)
 """Clamp of the log-variance in MOVA and HunyuanVideo-Foley."""
@@ -71,6 +72,7 @@ class GaussianBottleneck(nn.Module):
         self.in_proj = nn.Conv1d(encoder_width, 2 * latent, 1) if config.in_proj else nn.Identity()
         self.out_proj = nn.Conv1d(latent, decoder_width, 1) if config.out_proj else nn.Identity()
 
+    @float32_precision()
     def forward(self, z: Tensor) -> Gaussian:
         """Map encoder output [B, D', F] to a Gaussian over [B, D, F]."""
         mean, spread = self.in_proj(z).chunk(2, dim=1)
@@ -78,6 +80,7 @@ class GaussianBottleneck(nn.Module):
             return Gaussian(mean, (0.5 * spread.clamp(*LOGVAR_RANGE)).exp())
         return Gaussian(mean, F.softplus(spread) + MIN_STD)
 
+    @float32_precision()
     def decode(self, latents: Tensor) -> Tensor:
         """Map latents [B, D, F] to decoder input [B, D'', F]."""
         z: Tensor = self.out_proj(latents)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dac_rocm.config import RVQConfig
+from dac_rocm.ops.platform import float32_precision
 
 
 class Quantized(NamedTuple):
@@ -104,6 +105,7 @@ class ResidualVectorQuantize(nn.Module):
     def _used(self, n_codebooks: int | None) -> list[Any]:
         return list(self.quantizers)[:n_codebooks]
 
+    @float32_precision()
     def forward(self, z: Tensor, n_codebooks: int | None = None) -> Quantized:
         """Quantize z [B, D, F] with the first `n_codebooks` (default: all)."""
         residual, total = z, torch.zeros_like(z)
@@ -117,6 +119,7 @@ class ResidualVectorQuantize(nn.Module):
             latents.append(asked)
         return Quantized(total, torch.stack(codes, 1), torch.cat(latents, 1))
 
+    @float32_precision()
     def from_codes(self, codes: Tensor) -> Tensor:
         """Map codes [B, n, F] of the first n codebooks to z [B, D, F]."""
         parts = [q.decode(codes[:, i]) for i, q in enumerate(self._used(codes.shape[1]))]
@@ -125,6 +128,7 @@ class ResidualVectorQuantize(nn.Module):
             total = total + part
         return total
 
+    @float32_precision()
     def from_latents(self, latents: Tensor) -> Quantized:
         """Quantize latents [B, sum of the first widths, F] again: codes and z from them."""
         n = list(accumulate(self.widths)).index(latents.shape[1]) + 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -94,19 +95,37 @@ def _gpu_in_words(i: int) -> str:
 def float32_precision(*, tf32: bool = False) -> Iterator[None]:
     """Let float32 convolutions and products on NVIDIA round to TF32, or not, and restore that.
 
-    Torch allows it for convolutions by default, and codes then differ between machines.
+    Torch allows it for convolutions by default, and codes then differ between machines. The flags
+    are those of the process: of contexts that are open in several threads the newest holds, and
+    the last one to close puts back what was before the first.
 
     Args:
         tf32: Allow 10-bit mantissas.
     """
-    before = _precision_flags()
+    own = [tf32]
+    with _precision_lock:
+        if not _open:
+            _before[:] = _precision_flags()
+        _open.append(own)
+        _set_precision()
     try:
-        for place, name, _ in before:
-            setattr(place, name, _PRECISION[name][tf32])
         yield
     finally:
-        for place, name, value in before:
-            setattr(place, name, value)
+        with _precision_lock:
+            _open[:] = [other for other in _open if other is not own]
+            _set_precision()
+
+
+_precision_lock = threading.Lock()
+_open: list[list[bool]] = []
+"""What the open contexts of all threads want, the newest last."""
+_before: list[tuple[Any, str, Any]] = []
+"""The flags as they were before the first of them."""
+
+
+def _set_precision() -> None:
+    for place, name, value in _before:
+        setattr(place, name, _PRECISION[name][_open[-1][0]] if _open else value)
 
 
 _PRECISION = {"allow_tf32": (False, True), "fp32_precision": ("ieee", "tf32")}

@@ -108,7 +108,7 @@ class FixedFlow:
             raise BackendError("push after the end found; an open flow is expected. Open another.")
         before = self.snapshot()
         try:
-            with float32_precision(tf32=self.fixed.network.tf32):
+            with float32_precision(tf32=self.runner.tf32):
                 parts = list(self._parts(x, end))
         except BaseException:
             self.restore(before)

@@ -131,6 +131,24 @@ def test_tf32_is_set_and_put_back(wanted):
     assert flags() == before
 
 
+def test_contexts_inside_of_each_other_and_across_threads(monkeypatch):
+    """Whoever closes last puts back what was there, in whatever order they close."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    with platform.float32_precision(tf32=True), platform.float32_precision():
+        assert not torch.backends.cudnn.allow_tf32
+    first, second = platform.float32_precision(), platform.float32_precision()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.backends.cudnn.allow_tf32  # the second one still runs
+    second.__exit__(None, None, None)
+    assert torch.backends.cudnn.allow_tf32
+    with platform.float32_precision(tf32=True):
+        with platform.float32_precision():
+            pass
+        assert torch.backends.cuda.matmul.allow_tf32
+
+
 NEW_FLAGS = """
 import torch
 from dac_rocm.ops.platform import float32_precision

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import networks as nw
@@ -79,7 +79,7 @@ def test_graphs_change_nothing(shape, recorder):
 
 
 def test_compilation_changes_nothing(compiler):
-    model, twin = nw.build("meta_odd"), nw.shared("meta_odd")
+    model, twin = smallest(), smallest()
     assert dac_rocm.optimize(model, "compile", push=5)[-1].name == "compile"
     for n in (1, 5 * model.hop_length, 1001):
         compare(model, twin, nw.noise(1, 1, n))
@@ -127,6 +127,45 @@ def test_a_live_stream_of_one_push_replays_two_graphs(recorder):
     assert (audio - twin.decode(codes)).abs().max() <= FLOAT32_LAW
     assert sizes == {8 * model.hop_length}
     assert recorder.captures == 2 and recorder.replays >= 20
+
+
+@pytest.mark.parametrize("profile", ["plain", "gpu", "graphs", "compile"])
+@pytest.mark.parametrize("wanted", [False, True])
+def test_tf32_is_off_unless_asked(profile, wanted, recorder, compiler, monkeypatch):
+    model, seen = smallest(), []
+
+    @contextmanager
+    def watched(*, tf32):
+        seen.append(tf32)
+        yield
+
+    monkeypatch.setattr("dac_rocm.runtime.flow.float32_precision", watched)
+    dac_rocm.optimize(model, profile, **({"tf32": True} if wanted else {}))
+    for half in ("encoder", "decoder"):
+        assert model.network(half).tf32 is wanted  # `engine.Flow` goes by it
+    if profile in ("graphs", "compile"):
+        model.encode(nw.noise(1, 1, 9))
+        assert seen == [wanted]
+    network = model.network("encoder")
+    dac_rocm.optimize(model, profile, tf32=not wanted)
+    assert model.network("encoder") is not network
+
+
+@pytest.mark.parametrize("shape", ["even", "mova"])
+def test_tf32_is_always_off_between_the_halves(shape, monkeypatch):
+    """Torch lets convolutions use it by default, and these projections decide on codes."""
+    model, seen = nw.build(shape), []
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    for module in model.quantizer.modules():
+        if isinstance(module, torch.nn.Conv1d):
+            flags = lambda *_: seen.append(torch.backends.cudnn.allow_tf32)  # noqa: E731
+            module.register_forward_pre_hook(flags)
+    data = model.encode(nw.noise(1, 1, 99))
+    model.decode(data if isinstance(model, DAC) else data.mode())
+    if isinstance(model, DAC):
+        model.from_latents(model.quantize(model.encode_z(nw.noise(1, 1, 99))).latents)
+    assert len(seen) > 1 and not any(seen)
+    assert torch.backends.cudnn.allow_tf32
 
 
 def test_graphs_have_an_off_switch(recorder, monkeypatch):
