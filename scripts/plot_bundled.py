@@ -52,14 +52,14 @@ def draw(panels: list[tuple[str, np.ndarray]], rate: int, path: Path) -> None:
         axis.set_ylabel("kHz")
     axes[-1].set_xlabel("seconds")
     figure.tight_layout()
-    figure.savefig(path, dpi=80)
+    figure.savefig(path, dpi=64)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--audio", type=Path, default=ROOT / "tests/data/audio/speech_it_m_16k.wav")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/models/spectrogram.png")
-    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--seconds", type=float, default=3.6)
     args = parser.parse_args()
 
     from dac_rocm.audio.files import read_audio

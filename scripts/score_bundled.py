@@ -26,8 +26,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import dac_rocm  # noqa: E402
-from dac_rocm.evaluate import evaluate  # noqa: E402
+import dac_rocm
+from dac_rocm.evaluate import evaluate
 
 RATE = 16_000
 Coder = Callable[[np.ndarray], np.ndarray]
@@ -94,7 +94,9 @@ def codec2_coder(x: np.ndarray) -> np.ndarray:
     low = np.round(soxr.resample(x[0], RATE, 8000, "HQ").clip(-1, 1) * 32767).astype("<i2")
     data = np.pad(low, (0, CODEC2_DELAY)).tobytes()
     for command in ("c2enc", "c2dec"):
-        done = subprocess.run([command, "3200", "-", "-"], input=data, capture_output=True, check=True)
+        done = subprocess.run(
+            [command, "3200", "-", "-"], input=data, capture_output=True, check=True
+        )
         data = done.stdout
     y = soxr.resample(np.frombuffer(data, "<i2").astype(np.float32) / 32768, 8000, RATE, "HQ")
     return _fit(y[CODEC2_DELAY:], x.shape[1])
@@ -111,8 +113,9 @@ def coders(models: list[str], *, peers: bool) -> Iterator[tuple[str, Coder]]:
         if not isinstance(model, dac_rocm.DAC):
             yield f"`{model.name}`, latents", model_coder(model, None)
             continue
-        for n in (n for n in (1, 2, 4, 8, 16, 32) if n <= model.n_codebooks):
-            kbps = model.config.bitrate * n / model.n_codebooks / 1000
+        every = model.config.bottleneck.n_codebooks
+        for n in (n for n in (1, 2, 4, 8, 16, 32) if n <= every):
+            kbps = model.config.bitrate * n / every / 1000
             yield f"`{model.name}`, {n} codebooks, {kbps:g} kbit/s", model_coder(model, n)
     if peers and shutil.which("opusenc"):
         yield "Opus, 8 kbit/s, hard CBR", opus_coder(8)

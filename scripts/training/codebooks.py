@@ -92,7 +92,7 @@ class Averages:
 def nearest(x: Tensor, entries: Tensor) -> Tensor:
     """Return the entry of the smallest angle to each row of x [n, d], as the package finds it."""
     unit = F.normalize(entries).T
-    return torch.cat([(rows @ unit).argmax(1) for rows in x.split(8192)])
+    return torch.cat([(rows @ unit).argmax(1) for rows in x.split(1024)])
 
 
 def k_means(x: Tensor, k: int, rounds: int, generator: torch.Generator) -> Tensor:

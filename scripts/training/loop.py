@@ -82,7 +82,10 @@ class Trainer:
             n: p for n, p in net.named_parameters() if "codebook" not in n and p.requires_grad
         }
         groups = [
-            {"params": [p for n, p in self.weights.items() if n.startswith("decoder")], "scale": 1.0},
+            {
+                "params": [p for n, p in self.weights.items() if n.startswith("decoder")],
+                "scale": 1.0,
+            },
             {
                 "params": [p for n, p in self.weights.items() if not n.startswith("decoder")],
                 "scale": plan.encoder_rate,
@@ -175,7 +178,12 @@ class Trainer:
             + self.plan.mel_weight * mel
             + self.plan.stoi_weight * unclear
         )
-        parts = {"snr_db": -10 * flat, "lifted_snr_db": -10 * lifted, "mel": mel, "stoi": 1 - unclear}
+        parts = {
+            "snr_db": -10 * flat,
+            "lifted_snr_db": -10 * lifted,
+            "mel": mel,
+            "stoi": 1 - unclear,
+        }
         return loss, {name: float(value.detach()) for name, value in parts.items()}
 
     @torch.no_grad()

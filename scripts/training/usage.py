@@ -32,10 +32,10 @@ def shares(model: dac_rocm.DAC, corpus: Corpus, batches: int, seed: int = 77) ->
         seed: Of the segments.
     """
     size = model.config.bottleneck.codebook_size
-    used = torch.zeros(model.n_codebooks, size, dtype=torch.bool)
+    used = torch.zeros(model.config.bottleneck.n_codebooks, size, dtype=torch.bool)
     for i in range(batches):
         x = torch.from_numpy(corpus.batch(seed, i, 8, SECONDS * model.sample_rate))
-        for n, codes in enumerate(model.encode(x).codes.transpose(0, 1)):
+        for n, codes in enumerate(model.encode(x).transpose(0, 1)):
             used[n, codes.flatten().unique()] = True
     return used.float().mean(1).tolist()
 

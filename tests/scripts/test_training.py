@@ -15,7 +15,7 @@ from training import codebooks, data, export, loop, losses, network  # noqa: E40
 
 from dac_rocm.config import CodecConfig  # noqa: E402
 
-SHAPE = {"widths": (8, 8, 16), "strides": (5, 4), "z": 12, "codebooks": 3, "entries": 16}
+SHAPE = {"widths": (8, 8, 16), "strides": (5, 4), "z": 16, "codebooks": 3, "entries": 16}
 LENGTH = 1600
 
 
@@ -183,3 +183,41 @@ def test_settings_are_written_with_a_checkpoint(tmp_path):
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert loop.Plan(**state["plan"]) == made.plan
     assert dataclasses.replace(made.plan, seed=1) != made.plan
+
+
+def test_tilt_keeps_power_and_dulls():
+    x = np.random.default_rng(1).standard_normal(4000).astype(np.float32)
+    y = data.tilt(x, 0.8)
+    assert np.mean(y**2) == pytest.approx(np.mean(x**2), rel=1e-4)
+    power = np.abs(np.fft.rfft(y)) ** 2
+    assert power[:1000].sum() > 10 * power[1000:].sum()
+    assert not data.tilt(np.zeros(10, np.float32), 0.5).any()
+
+
+def test_the_intelligibility_loss_is_one_minus_stoi():
+    pystoi = pytest.importorskip("pystoi")
+    clean = sound(3).astype(np.float32) / 32768
+    noise = np.random.default_rng(2).standard_normal(len(clean)).astype(np.float32)
+    for level in (0.01, 0.05):
+        x, y = (torch.from_numpy(s)[None, None] for s in (clean, clean + level * noise))
+        ours = 1 - float(losses.intelligibility_loss(x, y, 16_000))
+        assert ours == pytest.approx(pystoi.stoi(clean, clean + level * noise, 16_000), abs=0.05)
+    assert float(losses.intelligibility_loss(x, x, 16_000)) < 0.01
+
+
+def test_the_decoder_alone_is_trained():
+    made = trainer("rvq", freeze_encoder=True)
+    before = {n: p.detach().clone() for n, p in made.net.named_parameters()}
+    made.train(until=3)
+    moved = {n for n, p in made.net.named_parameters() if not torch.equal(p, before[n])}
+    assert moved and all(n.startswith("decoder") for n in moved)
+
+
+def test_the_use_of_entries_is_counted():
+    from training import usage
+
+    import dac_rocm
+
+    shares = usage.shares(dac_rocm.load("tiny", device="cpu"), corpus(), 1)
+    assert len(shares) == 16 and all(0 < share <= 1600 / 1024 for share in shares)
+    assert shares[0] < 1  # 64 s of one sound
