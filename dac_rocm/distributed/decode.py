@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from dac_rocm.batch.result import attempt
 from dac_rocm.distributed.encode import fixed_tile
 from dac_rocm.distributed.manifest import Report
 from dac_rocm.distributed.shards import read_shard
-from dac_rocm.distributed.worker import Made, ready, recorded
+from dac_rocm.distributed.worker import Clocks, Made, ready, recorded
 from dac_rocm.encoded import EncodedAudio
 from dac_rocm.errors import OutputError
 from dac_rocm.pipeline.decode import decode_blocks, subtype_of, write_all
@@ -62,7 +61,7 @@ class ShardDecoder:
             ContainerError: It is no shard, or a damaged one.
             OutputError: The disk is full or cannot be written at all.
         """
-        started = time.perf_counter()
+        clocks = Clocks()
         index, path = job
         with recorded() as said, conv_backend(self.convolve):
             results = [
@@ -80,7 +79,8 @@ class ShardDecoder:
             failures=[(result.source, result.error) for result in results if result.error],
             warnings=said,
         )
-        return Made(index=index, report=report, busy=time.perf_counter() - started)
+        busy, cpu = clocks.read()
+        return Made(index=index, report=report, busy=busy, cpu=cpu)
 
     def _write(self, name: str, target: Path, encoded: EncodedAudio) -> float:
         check_inside(name)

@@ -42,7 +42,8 @@ class Summary:
         failures: Pairs of id and reason, of the shards that are whole.
         warnings: What was said of items, each once per shard.
         seconds: Audio that this run encoded or decoded.
-        elapsed: Seconds of this run, from its first job on.
+        elapsed: Seconds of this run, from when workers were asked for.
+        cpu: CPU seconds of all workers while at work.
         workers: Worker to seconds of audio and seconds of work.
         stopped: Whether there were more failures than allowed.
     """
@@ -56,6 +57,7 @@ class Summary:
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
     elapsed: float = 0.0
+    cpu: float = 0.0
     workers: dict[str, tuple[float, float]] = field(default_factory=dict)
     stopped: bool = False
 
@@ -70,6 +72,7 @@ class Summary:
         self.take(made.report)
         self.made += 1
         self.seconds += made.report.seconds
+        self.cpu += made.cpu
         audio, busy = self.workers.get(made.worker, (0.0, 0.0))
         self.workers[made.worker] = audio + made.report.seconds, busy + made.busy
 

@@ -96,6 +96,7 @@ class Made:
         data: Bytes of the shard; empty where audio was written.
         worker: Who made it: host and process.
         busy: Seconds that it took.
+        cpu: CPU seconds of the worker meanwhile, of all its threads.
     """
 
     index: int
@@ -103,6 +104,18 @@ class Made:
     data: bytes = b""
     worker: str = field(default_factory=lambda: f"{platform.node()}/{os.getpid()}")
     busy: float = 0.0
+    cpu: float = 0.0
+
+
+class Clocks:
+    """Times a job, from when it is made."""
+
+    def __init__(self) -> None:
+        self._busy, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> tuple[float, float]:
+        """Return seconds, and CPU seconds of this process, since then."""
+        return time.perf_counter() - self._busy, time.process_time() - self._cpu
 
 
 def ready(load_options: Mapping[str, Any], half: str, *, dtype: str, threads: int) -> DAC | DACVAE:
@@ -148,7 +161,7 @@ class ShardEncoder:
 
     def __call__(self, shard: Shard) -> Made:
         """Encode the items of a shard."""
-        started, settings = time.perf_counter(), self.setup.settings
+        settings, clocks = self.setup.settings, Clocks()
         items = items_of(Path(self.setup.source), shard.spans, settings.audio_column)
         recordings: list[Recording] = []
         failures: list[tuple[str, str]] = []
@@ -171,8 +184,8 @@ class ShardEncoder:
             failures=failures,
             warnings=said,
         )
-        busy = time.perf_counter() - started
-        return Made(index=shard.index, data=data, report=report, busy=busy)
+        busy, cpu = clocks.read()
+        return Made(index=shard.index, data=data, report=report, busy=busy, cpu=cpu)
 
     @contextmanager
     def _convolving(self) -> Iterator[None]:

@@ -76,6 +76,7 @@ def test_every_item_is_in_a_shard_or_listed(source, whole):
     seconds = sum(len(samples(i)) for i in [*range(19), 20, 21, 22, 23] if not is_broken(i)) / RATE
     assert summary.seconds == pytest.approx(seconds)
     assert summary.speed > 0 and len(summary.speeds) == 1
+    assert summary.cpu > 0 and sum(busy for _, busy in summary.workers.values()) < summary.elapsed
 
 
 def test_codes_are_those_of_a_file(source, whole, saved):
