@@ -186,13 +186,14 @@ def bench(
 ) -> list[Row]:
     """Check and time one model in every way, or in every way that compiles."""
     device, rows = torch.device(args.device), []
-    for half in HALVES:
+    wanted = args.compile if compiled else args.numbers
+    for half in HALVES if wanted else ():
         torch.manual_seed(1)
         short = signal(config, half, args.check_seconds)
         long = signal(config, half, args.seconds)
         truth = build(config).double().get_submodule(half)(short.double())
         for numbers, (dtype, tf32, limit) in NUMBERS.items():
-            if numbers not in (args.compile if compiled else args.numbers):
+            if numbers not in wanted:
                 continue
             model = build(config).to(device, dtype)
             with platform.float32_precision(tf32=tf32):
