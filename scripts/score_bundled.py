@@ -116,7 +116,10 @@ def coders(models: list[str], *, peers: bool) -> Iterator[tuple[str, Coder]]:
         every = model.config.bottleneck.n_codebooks
         for n in (n for n in (1, 2, 4, 8, 16, 32) if n <= every):
             kbps = model.config.bitrate * n / every / 1000
-            yield f"`{model.name}`, {n} codebooks, {kbps:g} kbit/s", model_coder(model, n)
+            yield (
+                f"`{model.name}`, {n} codebook{'s' * (n > 1)}, {kbps:g} kbit/s",
+                model_coder(model, n),
+            )
     if peers and shutil.which("opusenc"):
         yield "Opus, 8 kbit/s, hard CBR", opus_coder(8)
     if peers and shutil.which("c2enc"):
