@@ -92,6 +92,7 @@ def reading(args, clips: list[Path]) -> dict:
     from dac_rocm.batch.clips import read_clip
 
     model = dac_rocm.load(args.model, parts="encoder", device="cpu")
+    read_clip(model, open_audio(clips[0]))  # imports what it needs
     started = time.process_time()
     for path in clips:
         read_clip(model, open_audio(path))
@@ -138,7 +139,7 @@ def run_engine(kind: str, args, source: Path, target: Path, workers: int) -> flo
     from dac_rocm.distributed import Local, OnRay, tokenize
 
     gpus = 1 / workers if args.device == "cuda" else 0
-    engine = Local(workers) if kind == "local" else OnRay(workers, gpus=gpus)
+    engine = Local(workers) if kind == "local" else OnRay(workers, gpus=gpus, address="local")
     load = {"source": args.model, "device": args.device}
     summary = tokenize(source, target, load=load, engine=engine, shard_size=SHARD)
     assert not summary.failures, summary.failures
