@@ -185,15 +185,10 @@ class _ConvNode:
     """Keeps the activated inputs that outputs to come will see."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        step: Conv,
-        time: int,
-        lengths: Sequence[int] | None,
-        opened: _OpenNode | None,
+        self, kernel: Kernel, step: Conv, time: int, lengths: Sequence[int] | None
     ) -> None:
         self.kernel, self.step, self.time, self.lengths = kernel, step, time, lengths
-        self.opened = opened
+        self.opened: _OpenNode | None = None
         self.tail: Tensor | None = None
         self.done = 0
 
@@ -266,13 +261,6 @@ class _OpenNode:
         return held.narrow(time, skip, n)
 
 
-class _CloseNode:
-    """The convolution before it has added what the unit was opened with."""
-
-    def push(self, x: Tensor, end: bool) -> Tensor:
-        return x
-
-
 class _TanhNode:
     def push(self, x: Tensor, end: bool) -> Tensor:
         return torch.tanh(x)
@@ -281,39 +269,29 @@ class _TanhNode:
 def _nodes(network: Network, lengths: Sequence[int] | None) -> list[_Node]:
     nodes: list[_Node] = []
     opened: list[_OpenNode] = []
-    steps = network.steps
-    for step, after, kernel in zip(steps, (*steps[1:], None), network.kernels, strict=True):
+    for step, kernel in zip(network.steps, network.kernels, strict=True):
         if lengths is not None:
             lengths = [step_length(step, length) for length in lengths]
-        closes = _closed(opened, after) if isinstance(after, Close) else None
-        nodes.append(_node(step, kernel, network.time, lengths, closes))
+        if isinstance(step, Close):  # the convolution before it adds what the unit was opened with
+            last = nodes[-1]
+            assert isinstance(last, _ConvNode)
+            last.opened = opened.pop()
+            last.opened.skip = step.crop
+            continue
+        nodes.append(_node(step, kernel, network.time, lengths))
         if isinstance(nodes[-1], _OpenNode):
             opened.append(nodes[-1])
     return nodes
 
 
-def _closed(opened: list[_OpenNode], close: Close) -> _OpenNode:
-    node = opened.pop()
-    node.skip = close.crop
-    return node
-
-
-def _node(
-    step: Step,
-    kernel: Kernel | None,
-    time: int,
-    lengths: Sequence[int] | None,
-    closes: _OpenNode | None,
-) -> _Node:
+def _node(step: Step, kernel: Kernel | None, time: int, lengths: Sequence[int] | None) -> _Node:
     match step, kernel:
         case Conv(), kernel if kernel is not None:
-            return _ConvNode(kernel, step, time, lengths, closes)
+            return _ConvNode(kernel, step, time, lengths)
         case Transposed(), kernel if kernel is not None:
             return _TransposedNode(kernel, step, time, lengths)
         case Open(), _:
             return _OpenNode(time)
-        case Close(), _:
-            return _CloseNode()
         case Tanh(), _:
             return _TanhNode()
     raise ShapeError(f"step {step} without a kernel found; a network with one is expected.")

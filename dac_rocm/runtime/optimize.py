@@ -157,7 +157,7 @@ def open_flow(
     """Open a flow for one signal, of the kind that the network runs in; see `engine.Flow`.
 
     Args:
-        network: From `build_network`.
+        network: From `Networks.build`.
         tile: Most inputs that run at once; a network of equal pushes has its own.
         lengths: True input length of each item, where they differ.
     """

@@ -2,12 +2,12 @@
 
 m outputs of a filter of r taps need m + r - 1 products instead of m r. Inputs and outputs are
 transformed by small constant matrices, piece by piece, so that a piece stays in the cache; the
-products are one grouped convolution of 1 tap. A dilated filter of dilation d is the same filter on
+products are one batch of matrix products. A dilated filter of dilation d is the same filter on
 every d-th position.
 
 Source: S. Winograd, Arithmetic Complexity of Computations, 1980; A. Lavin and S. Gray, Fast
-Algorithms for Convolutional Neural Networks, 2015. Rounding grows with m: points with small
-numerators, in pairs ±p and ±1/p, keep it low.
+Algorithms for Convolutional Neural Networks, 2015. Rounding grows with m; the choice of points
+keeps it low.
 """
 
 from __future__ import annotations
