@@ -6,6 +6,7 @@ replicated, and run on one fixed internal block. This file must not change level
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -103,6 +104,16 @@ class Resampler:
         return np.concatenate(parts, axis=1)
 
 
+def resampled(
+    blocks: Iterable[Planar], old_rate: int, new_rate: int, channels: int
+) -> Iterator[Planar]:
+    """Resample blocks [C, n] as they come; see `Resampler`."""
+    resampler = Resampler(old_rate, new_rate, channels)
+    for block in blocks:
+        yield resampler.push(block)
+    yield resampler.flush()
+
+
 def resample(audio: Planar, old_rate: int, new_rate: int) -> Planar:
     """Resample a whole signal [C, T] to [C, floor(T * new_rate / old_rate)]; rates in Hz.
 
@@ -110,8 +121,7 @@ def resample(audio: Planar, old_rate: int, new_rate: int) -> Planar:
         AudioError: A rate outside 1 to 1,000,000 Hz.
         BackendError: torchaudio or soxr cannot be imported.
     """
-    resampler = Resampler(old_rate, new_rate, audio.shape[0])
-    return np.concatenate([resampler.push(audio), resampler.flush()], axis=1)
+    return np.concatenate([*resampled([audio], old_rate, new_rate, audio.shape[0])], axis=1)
 
 
 class _Engine(Protocol):

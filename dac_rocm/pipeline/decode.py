@@ -14,6 +14,7 @@ from einops import rearrange
 from numpy.typing import NDArray
 
 from dac_rocm.audio.reader import Planar
+from dac_rocm.audio.resample import resampled
 from dac_rocm.audio.writer import AudioWriter, create_audio
 from dac_rocm.codec import Codec
 from dac_rocm.container import LostBlock
@@ -21,7 +22,7 @@ from dac_rocm.encoded import EncodedAudio, Loudness
 from dac_rocm.engine import run
 from dac_rocm.errors import AudioError, ShapeError
 from dac_rocm.pipeline.match import check_model
-from dac_rocm.pipeline.stages import leveled, resampled, silenced, skipped
+from dac_rocm.pipeline.stages import leveled, silenced, skipped
 from dac_rocm.pipeline.stored import InMemory, Stored, opened
 from dac_rocm.pipeline.window import Window, samples_between, window
 from dac_rocm.streaming import StreamDecoder
@@ -177,7 +178,8 @@ def decode_blocks(
     raw = _Decoding(model, about, tile).blocks(stored.pieces(cut.start_frame, cut.stop_frame))
     raw = silenced(raw, stored.lost, model.hop_length)
     rate = model.sample_rate
-    audio = resampled(leveled(skipped(raw, cut.skip), about, rate, live), rate, about)
+    audio = leveled(skipped(raw, cut.skip), about, rate, live)
+    audio = resampled(audio, rate, about.sample_rate, about.channels)
     return _cut(skipped(audio, cut.skip_resampled), stored, cut.length, rate)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dac_rocm import checks
 from dac_rocm.audio.reader import AudioReader, Planar
-from dac_rocm.audio.resample import Resampler
+from dac_rocm.audio.resample import resampled
 from dac_rocm.codec import Codec
 from dac_rocm.dac import DAC
 from dac_rocm.encoded import EncodedAudio
@@ -70,15 +70,8 @@ def choose_level(
         if not (measured or to_dac):
             return fixed_gain(options.gain_db or 0.0, channels)
         rule = descript if to_dac else normalizing
-        blocks = _resampled(reader.blocks(), reader, model.sample_rate)
-        return rule(blocks, model.sample_rate, channels)
-
-
-def _resampled(blocks: Iterator[Planar], reader: AudioReader, rate: int) -> Iterator[Planar]:
-    resampler = Resampler(reader.sample_rate, rate, reader.channels)
-    for block in blocks:
-        yield resampler.push(block)
-    yield resampler.flush()
+        rate = model.sample_rate
+        return rule(resampled(reader.blocks(), reader.sample_rate, rate, channels), rate, channels)
 
 
 def _rows(model: Codec, channels: int) -> int:
@@ -143,7 +136,8 @@ class Encoding:
         yield self._plain(stream.flush())
 
     def _resampled(self) -> Iterator[Planar]:
-        return _resampled(self._counted(), self.reader, self.model.sample_rate)
+        rates = self.reader.sample_rate, self.model.sample_rate
+        return resampled(self._counted(), *rates, self.reader.channels)
 
     def _counted(self) -> Iterator[Planar]:
         for block in self.reader.blocks():

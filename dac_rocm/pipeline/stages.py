@@ -9,7 +9,6 @@ import numpy as np
 
 from dac_rocm.audio.loudness import TARGET_DB, LoudnessMeter
 from dac_rocm.audio.reader import Planar
-from dac_rocm.audio.resample import Resampler
 from dac_rocm.container import LostBlock
 from dac_rocm.encoded import EncodedAudio, Gain
 from dac_rocm.pipeline.level import db_to_factor
@@ -87,11 +86,3 @@ def _to_loudness(
         for n in sizes:
             data = np.frombuffer(file.read(4 * n * channels), np.float32)
             yield data.reshape(channels, n) * factor
-
-
-def resampled(blocks: Iterable[Planar], rate: int, about: EncodedAudio) -> Iterator[Planar]:
-    """Bring audio from `rate` Hz to the original rate."""
-    resampler = Resampler(rate, about.sample_rate, about.channels)
-    for block in blocks:
-        yield resampler.push(block)
-    yield resampler.flush()
