@@ -65,11 +65,11 @@ def _of_pair(*files: str) -> list[dict[str, Any]]:
 
 
 def _of_model(args: argparse.Namespace) -> list[dict[str, Any]]:
-    from dac_rocm.cli.options import load_model
+    from dac_rocm.cli.options import codebook_counts, load_model
 
+    counts: list[int | None] = [*codebook_counts(args.n_codebooks)] or [None]
     model = load_model(args)
-    counts: list[int | None] = [int(n) for n in args.n_codebooks.split(",") if n]
-    return [_score(model, name, n) for name in args.files for n in counts or [None]]
+    return [_score(model, name, n) for name in args.files for n in counts]
 
 
 def _score(model: DAC | DACVAE, name: str, n_codebooks: int | None) -> dict[str, Any]:

@@ -106,6 +106,20 @@ def load_model(
     return model
 
 
+def codebook_counts(text: str) -> list[int]:
+    """Read numbers of codebooks with commas between; none where there is no text.
+
+    Raises:
+        ShapeError: Something else stands there.
+    """
+    try:
+        return [int(n) for n in text.split(",") if n]
+    except ValueError:
+        raise ShapeError(
+            f"--n-codebooks {text} found; numbers with commas between are expected, as 1,2,4."
+        ) from None
+
+
 def print_json(data: Any) -> None:
     """Print a value as JSON on stdout."""
     import json

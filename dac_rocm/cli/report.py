@@ -38,14 +38,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Write the page."""
     from dac_rocm.cli.main import say
-    from dac_rocm.cli.options import print_json
+    from dac_rocm.cli.options import codebook_counts, print_json
     from dac_rocm.report.page import write_report
 
     data = write_report(
         args.inputs,
         _models(args),
         args.output,
-        n_codebooks=_counts(args.n_codebooks),
+        n_codebooks=codebook_counts(args.n_codebooks),
         machine=_machine(),
         overwrite=args.force,
         progress=say,
@@ -65,17 +65,6 @@ def _models(args: argparse.Namespace) -> dict[str, Codec]:
         args.model = name
         models[name] = load_model(args)
     return models
-
-
-def _counts(text: str) -> list[int]:
-    from dac_rocm.errors import ShapeError
-
-    try:
-        return [int(n) for n in text.split(",") if n]
-    except ValueError:
-        raise ShapeError(
-            f"--n-codebooks {text} found; numbers with commas between are expected, as 1,2,4."
-        ) from None
 
 
 def _machine() -> dict[str, str]:

@@ -56,6 +56,8 @@ def test_evaluate_a_model_and_a_pair(tmp_path, capsys):
     assert "mean" in capsys.readouterr().out
     assert main(["evaluate", str(CLIP)]) == 1
     assert "ORIGINAL and DECODED" in capsys.readouterr().err
+    assert main(["evaluate", str(CLIP), "--model", str(KIT), "--n-codebooks", "1;4"]) == 1
+    assert "numbers with commas" in capsys.readouterr().err
 
 
 def test_models_become_checkpoints_again(monkeypatch):
