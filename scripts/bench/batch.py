@@ -8,11 +8,12 @@ that does not grow. On a machine that others use too, look at the CPU seconds: t
 """
 
 import argparse
-import os
 import tempfile
 import time
 import warnings
 from pathlib import Path
+
+from peers.memory import memory
 
 
 def main() -> None:
@@ -91,14 +92,8 @@ def measure_run(model, sources: list[Path], folder: Path, cores: int):
     for i, result in enumerate(run(work, pairs, jobs=cores)):
         assert result.status == "done", result.error
         if i == len(pairs) // 2:
-            half = resident()
-    return time.process_time() - cpu, time.perf_counter() - wall, (half, resident())
-
-
-def resident() -> float:
-    """MiB of memory in use now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+            half = memory("VmRSS") / 2**20
+    return time.process_time() - cpu, time.perf_counter() - wall, (half, memory("VmRSS") / 2**20)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from peers.memory import memory
+
 BASE, WHOLE, NORMED = "load_file and copy", "load", "load, weight norm"
 HALVES = {"load, encoder": "encoder", "load, decoder": "decoder"}
 WAYS = (BASE, WHOLE, *HALVES, NORMED)
@@ -27,15 +29,8 @@ MOST_SECONDS = 1.5
 """Of a whole model, as a multiple of the base; its file is as this package saves it: folded."""
 MOST_BYTES = 1.3
 """By how much the peak may grow, as a multiple of the file."""
-SLACK = 0.25
-"""What a half may take beside its share of the file, as parts of what the whole takes: building
-the modules takes 30 to 40 ms for either half."""
-
-
-def peak() -> int:
-    """Return the peak of resident memory in bytes; Linux only, since others count the parent's."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if "VmHWM" in line)) * 1024
+SLACK = 0.15
+"""What a half may take beside its share of the file, as parts of what the whole takes."""
 
 
 def measure(way: str, folder: Path) -> dict[str, float]:
@@ -47,14 +42,14 @@ def measure(way: str, folder: Path) -> dict[str, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dac_rocm.load("tiny", device="cpu")
-    before, start = peak(), time.perf_counter()
+    before, start = memory("VmHWM"), time.perf_counter()
     if way == BASE:
         file = folder / "plain" / "model.safetensors"
         kept = {name: tensor.clone() for name, tensor in load_file(file).items()}
     else:
         source, parts = folder / ("normed" if way == NORMED else "plain"), HALVES.get(way, "all")
         kept = dac_rocm.load(source, parts=parts, device="cpu", optimize=False).state_dict()
-    seconds, grown = time.perf_counter() - start, peak() - before
+    seconds, grown = time.perf_counter() - start, memory("VmHWM") - before
     return {"seconds": seconds, "grown": grown, "held": sum(t.nbytes for t in kept.values())}
 
 
