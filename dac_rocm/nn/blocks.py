@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dac_rocm.config import CodecConfig, Half
 from dac_rocm.lowering import FIRST_KERNEL, UNIT_KERNEL
-from dac_rocm.nn.layers import Snake1d
+from dac_rocm.nn.layers import Conv1d, ConvTranspose1d, Snake1d
 
 
 class ResidualUnit(nn.Module):
@@ -28,9 +28,9 @@ class ResidualUnit(nn.Module):
         pad = dilation * (UNIT_KERNEL - 1) // 2
         self.block = nn.Sequential(
             Snake1d(width, log_scale=log_scale),
-            nn.Conv1d(width, width, UNIT_KERNEL, dilation=dilation, padding=pad),
+            Conv1d(width, width, UNIT_KERNEL, dilation=dilation, padding=pad),
             Snake1d(width, log_scale=log_scale),
-            nn.Conv1d(width, width, 1),
+            Conv1d(width, width, 1),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class EncoderBlock(nn.Module):
         self.block = nn.Sequential(
             *(ResidualUnit(width, d, log_scale=log_scale) for d in half.dilations),
             Snake1d(width, log_scale=log_scale),
-            nn.Conv1d(width, level.width, level.kernel, stride=level.stride, padding=level.padding),
+            Conv1d(width, level.width, level.kernel, stride=level.stride, padding=level.padding),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class DecoderBlock(nn.Module):
         level = half.levels[i]
         self.block = nn.Sequential(
             Snake1d(width, log_scale=log_scale),
-            nn.ConvTranspose1d(
+            ConvTranspose1d(
                 width,
                 level.width,
                 level.kernel,
@@ -91,7 +91,7 @@ class Encoder(nn.Module):
         super().__init__()
         half, log_scale = config.encoder, config.snake == "log_alpha_beta"
         self.block = nn.Sequential(
-            nn.Conv1d(half.in_channels, half.width, FIRST_KERNEL, padding=FIRST_KERNEL // 2),
+            Conv1d(half.in_channels, half.width, FIRST_KERNEL, padding=FIRST_KERNEL // 2),
             *(EncoderBlock(half, i, log_scale=log_scale) for i in range(len(half.levels))),
             Snake1d(half.levels[-1].width, log_scale=log_scale),
             _last_conv(half),
@@ -110,7 +110,7 @@ class Decoder(nn.Module):
         super().__init__()
         half, log_scale = config.decoder, config.snake == "log_alpha_beta"
         self.model = nn.Sequential(
-            nn.Conv1d(half.in_channels, half.width, FIRST_KERNEL, padding=FIRST_KERNEL // 2),
+            Conv1d(half.in_channels, half.width, FIRST_KERNEL, padding=FIRST_KERNEL // 2),
             *(DecoderBlock(half, i, log_scale=log_scale) for i in range(len(half.levels))),
             Snake1d(half.levels[-1].width, log_scale=log_scale),
             _last_conv(half),
@@ -123,8 +123,8 @@ class Decoder(nn.Module):
         return x
 
 
-def _last_conv(half: Half) -> nn.Conv1d:
-    return nn.Conv1d(
+def _last_conv(half: Half) -> Conv1d:
+    return Conv1d(
         half.levels[-1].width,
         half.out_channels,
         half.last_kernel,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dac_rocm.config import GaussianConfig
+from dac_rocm.nn.layers import Conv1d
 from dac_rocm.ops.platform import float32_precision
 
 LOGVAR_RANGE = (-30.0, 20.0)
@@ -69,8 +70,8 @@ class GaussianBottleneck(nn.Module):
         super().__init__()
         latent = config.latent_channels
         self.spread = config.spread
-        self.in_proj = nn.Conv1d(encoder_width, 2 * latent, 1) if config.in_proj else nn.Identity()
-        self.out_proj = nn.Conv1d(latent, decoder_width, 1) if config.out_proj else nn.Identity()
+        self.in_proj = Conv1d(encoder_width, 2 * latent, 1) if config.in_proj else nn.Identity()
+        self.out_proj = Conv1d(latent, decoder_width, 1) if config.out_proj else nn.Identity()
 
     @float32_precision()
     def forward(self, z: Tensor) -> Gaussian:

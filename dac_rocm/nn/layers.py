@@ -1,4 +1,4 @@
-"""Snake1d: the activation as a module."""
+"""The activation as a module, and torch's modules of weights without values on the meta device."""
 
 from __future__ import annotations
 
@@ -6,6 +6,29 @@ import torch
 from torch import Tensor, nn
 
 from dac_rocm.ops.snake import snake
+
+
+class _ValuesLater:
+    """Draws no values on the meta device: torch would import its compiler for them."""
+
+    weight: Tensor
+
+    def reset_parameters(self) -> None:
+        """Draw initial values, where there are values."""
+        if not self.weight.is_meta:
+            super().reset_parameters()  # type: ignore[misc]
+
+
+class Conv1d(_ValuesLater, nn.Conv1d):
+    """torch's convolution."""
+
+
+class ConvTranspose1d(_ValuesLater, nn.ConvTranspose1d):
+    """torch's transposed convolution."""
+
+
+class Embedding(_ValuesLater, nn.Embedding):
+    """torch's table of entries."""
 
 
 class Snake1d(nn.Module):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dac_rocm.config import RVQConfig
+from dac_rocm.nn.layers import Conv1d, Embedding
 from dac_rocm.ops.platform import float32_precision
 
 
@@ -45,10 +46,9 @@ class VectorQuantize(nn.Module):
 
     def __init__(self, width: int, codebook_size: int, codebook_dim: int) -> None:
         super().__init__()
-        self.in_proj = nn.Conv1d(width, codebook_dim, 1)
-        self.out_proj = nn.Conv1d(codebook_dim, width, 1)
-        entries = torch.randn(codebook_size, codebook_dim)
-        self.codebook = nn.Embedding(codebook_size, codebook_dim, _weight=entries)
+        self.in_proj = Conv1d(width, codebook_dim, 1)
+        self.out_proj = Conv1d(codebook_dim, width, 1)
+        self.codebook = Embedding(codebook_size, codebook_dim)
         self.normalise()
 
     def normalise(self) -> None:
