@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dac_rocm.buffers import Buffers
 from dac_rocm.errors import BackendError, ShapeError
 from dac_rocm.geometry import step_length
 from dac_rocm.lowering import Close, Conv, Open, Step, Steps, Tanh, Transposed
@@ -189,6 +190,7 @@ class _ConvNode:
     ) -> None:
         self.kernel, self.step, self.time, self.lengths = kernel, step, time, lengths
         self.opened: _OpenNode | None = None
+        self.buffers = Buffers()
         self.tail: Tensor | None = None
         self.done = 0
 
@@ -199,7 +201,7 @@ class _ConvNode:
         n = x.shape[time]
         count = max(0, (n - step.span) // step.stride + 1)
         used = count * step.stride
-        self.tail = x.narrow(time, used, n - used).clone() if not end else None
+        self.tail = self.buffers.keep(x.narrow(time, used, n - used)) if not end else None
         onto = None if self.opened is None else self.opened.take(count, end)
         if count == 0:
             return _empty(x, step.out_channels, time)
@@ -215,6 +217,7 @@ class _TransposedNode:
         self, kernel: Kernel, step: Transposed, time: int, lengths: Sequence[int] | None
     ) -> None:
         self.kernel, self.step, self.time, self.lengths = kernel, step, time, lengths
+        self.buffers = Buffers()
         self.tail: Tensor | None = None
         self.skip = step.trim_left
         self.done = 0
@@ -224,7 +227,7 @@ class _TransposedNode:
         past = _zeros(x, reach, time) if self.tail is None else self.tail
         x = self.kernel.extend(past, x, end * reach)
         n = x.shape[time]
-        self.tail = x.narrow(time, n - reach, reach).clone() if not end else None
+        self.tail = self.buffers.keep(x.narrow(time, n - reach, reach)) if not end else None
         if n == reach:
             return _empty(x, step.out_channels, time)
         y = self.kernel.convolve(x)
@@ -243,6 +246,7 @@ class _OpenNode:
 
     def __init__(self, time: int) -> None:
         self.time = time
+        self.buffers = Buffers()
         self.held: Tensor | None = None
         self.skip = 0
 
@@ -257,7 +261,8 @@ class _OpenNode:
         skip = min(self.skip, held.shape[time])
         self.skip -= skip
         rest = held.shape[time] - skip - n
-        self.held = held.narrow(time, skip + n, rest).clone() if not end else None
+        ahead = held.narrow(time, skip + n, rest)
+        self.held = self.buffers.keep(ahead) if not end else None
         return held.narrow(time, skip, n)
 
 
