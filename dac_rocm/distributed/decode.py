@@ -10,7 +10,6 @@ from typing import Any
 from dac_rocm.audio.writer import create_audio
 from dac_rocm.batch.paths import Pair
 from dac_rocm.batch.result import attempt
-from dac_rocm.distributed.encode import fixed_tile
 from dac_rocm.distributed.manifest import Report
 from dac_rocm.distributed.shards import read_shard
 from dac_rocm.distributed.worker import Clocks, Made, ready, recorded
@@ -84,8 +83,7 @@ class ShardDecoder:
 
     def _write(self, name: str, target: Path, encoded: EncodedAudio) -> float:
         check_inside(name)
-        tile = fixed_tile(self.model, "decoder")
-        blocks = decode_blocks(self.model, InMemory(encoded), any_model=self.any_model, tile=tile)
+        blocks = decode_blocks(self.model, InMemory(encoded), any_model=self.any_model)
         target.parent.mkdir(parents=True, exist_ok=True)
         with create_audio(
             target,

@@ -25,8 +25,6 @@ from dac_rocm.errors import OutputError
 from dac_rocm.pipeline.encode import encode_whole
 from dac_rocm.pipeline.encoding import Options
 
-CPU_CHUNK_SECONDS = 1.0
-"""Audio per push on a CPU. Numbers in docs/decisions/0011-batch.md."""
 WINDOW = 4
 """Batches whose clips are sorted by length together."""
 AHEAD = 4
@@ -41,14 +39,6 @@ Outcome = EncodedAudio | str
 def fix_pushes(model: Codec) -> None:
     """Let the size of the engine's pushes depend on shapes alone, not on the free memory."""
     model.choose_tile = partial(model.choose_tile, max_memory=MEMORY)  # type: ignore[method-assign]
-
-
-def fixed_tile(model: Codec, half: str) -> int | None:
-    """Choose inputs per push of one recording: a second on a CPU; None lets shapes decide."""
-    if model.device.type != "cpu":
-        return None
-    unit = model.hop_length if half == "encoder" else 1
-    return max(1, round(CPU_CHUNK_SECONDS * model.config.frame_rate)) * unit
 
 
 def encode_items(

@@ -22,7 +22,7 @@ import torch
 from dac_rocm.codec import Codec
 from dac_rocm.dac import DAC
 from dac_rocm.dacvae import DACVAE
-from dac_rocm.distributed.encode import MEMORY, encode_items, fix_pushes, fixed_tile
+from dac_rocm.distributed.encode import MEMORY, encode_items, fix_pushes
 from dac_rocm.distributed.header import Header, header_of
 from dac_rocm.distributed.items import items_of, without_temporary_paths
 from dac_rocm.distributed.manifest import Report
@@ -203,7 +203,6 @@ def options_for(model: Codec, settings: Settings) -> Options:
         loudness=settings.loudness,
         gain_db=settings.gain_db,
         latents_dtype=settings.latents_dtype,
-        tile=fixed_tile(model, "encoder"),
         max_memory=MEMORY,
     )
 

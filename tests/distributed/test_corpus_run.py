@@ -85,7 +85,7 @@ def test_codes_are_those_of_a_file(source, whole, saved):
     for path in shard_files(folder):
         for name, found in read_shard(path):
             if (source / name).is_file():
-                alone = dac_rocm.encode_file(model, source / name, tile=16000)
+                alone = dac_rocm.encode_file(model, source / name)
                 np.testing.assert_array_equal(found.codes, alone.codes)
                 assert (found.level, found.length) == (alone.level, alone.length)
                 assert found.model.differs_from(alone.model) is False

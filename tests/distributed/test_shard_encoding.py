@@ -9,7 +9,7 @@ from networks import build, shared
 import dac_rocm
 from dac_rocm.batch import clips
 from dac_rocm.distributed import encode
-from dac_rocm.distributed.encode import MEMORY, encode_items, fix_pushes, fixed_tile
+from dac_rocm.distributed.encode import MEMORY, encode_items, fix_pushes
 from dac_rocm.distributed.items import Item, open_bytes
 from dac_rocm.distributed.worker import Settings, options_for
 from dac_rocm.errors import OutputError
@@ -117,13 +117,3 @@ def test_free_memory_chooses_no_push(monkeypatch):
     assert model.choose_tile("encoder", 2)[0] > small
     assert len(free) == 1
     assert options_for(model, Settings()).max_memory == MEMORY
-
-
-def test_a_push_on_a_cpu_is_a_second():
-    model = shared("even")
-    assert fixed_tile(model, "encoder") == 16000 and fixed_tile(model, "decoder") == 500
-    assert options_for(model, Settings()).tile == 16000
-
-
-def test_elsewhere_shapes_choose_the_push():
-    assert fixed_tile(build("even").to("meta"), "encoder") is None
