@@ -139,23 +139,40 @@ class StreamEncoder(_Stream[Out]):
         checks.check_audio(audio, self.model.config.audio_channels, empty=True)
         result = self._push(audio)
         self._total += audio.shape[-1]
-        recent = audio if self._recent is None else torch.cat((self._recent, audio), -1)
-        self._recent = recent[..., -self.model.hop_length :].clone()
+        self._recent = self._most_recent(audio).clone()
         return result
 
-    def flush(self) -> Out:
+    def flush(self, last: Tensor | None = None) -> Out:
         """End the signal: fill it up to whole frames as `encode` does, and return the rest.
+
+        Args:
+            last: The last samples [B, A, n], where they have not been pushed: one run for both.
 
         Returns:
             As `push`.
 
         Raises:
+            ShapeError: Wrong shape, type or batch.
+            AudioError: NaN or infinite samples.
             BackendError: The stream was flushed, or an earlier push failed.
         """
-        recent = self._recent
+        if last is None:
+            return self._push(self._fill(self._recent, self._total), end=True)
+        checks.check_audio(last, self.model.config.audio_channels, empty=True)
+        if self._batch is not None:
+            checks.check_batch(last.shape[0], self._batch)
+        filled = self._fill(self._most_recent(last), self._total + last.shape[-1])
+        return self._push(torch.cat((last, filled), -1), end=True)
+
+    def _most_recent(self, audio: Tensor) -> Tensor:
+        """Return the last hop of what was pushed and `audio` after it."""
+        recent = audio if self._recent is None else torch.cat((self._recent, audio), -1)
+        return recent[..., -self.model.hop_length :]
+
+    def _fill(self, recent: Tensor | None, total: int) -> Tensor:
         if recent is None:
             recent = torch.zeros(1, self.model.config.audio_channels, 0)
-        return self._push(self.model.fill(recent, self._total), end=True)
+        return self.model.fill(recent, total)
 
     def _finished(self, y: Tensor) -> Out:
         result: Out = self.model.from_z(y, **self._options)

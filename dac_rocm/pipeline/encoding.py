@@ -125,15 +125,14 @@ class Encoding:
         stream: StreamEncoder[Any] = StreamEncoder(
             self.model, n_codebooks=self.options.n_codebooks, tile=self.tile
         )
-        total = 0
+        total, last = 0, None
         for block in _rechunked(self._resampled(), self.tile):
+            if last is not None:
+                yield self._plain(stream.push(last))
             total += block.shape[1]
-            yield self._plain(stream.push(self.batch(self.leveling.apply(block))))
-        extra = self._extra(total)
-        if extra:
-            silence = np.zeros((self.reader.channels, extra), np.float32)
-            yield self._plain(stream.push(self.batch(silence)))
-        yield self._plain(stream.flush())
+            last = self.batch(self.leveling.apply(block))
+        silence = self.batch(np.zeros((self.reader.channels, self._extra(total)), np.float32))
+        yield self._plain(stream.flush(silence if last is None else torch.cat((last, silence), -1)))
 
     def _resampled(self) -> Iterator[Planar]:
         rates = self.reader.sample_rate, self.model.sample_rate

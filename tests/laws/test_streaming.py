@@ -53,6 +53,28 @@ def test_encoder(shape):
 
 
 @pytest.mark.parametrize("shape", nw.SHAPES)
+def test_the_last_samples_may_come_with_the_flush(shape):
+    model = nw.shared(shape, torch.float64)
+    hop, channels = model.hop_length, model.config.audio_channels
+    for before, n in ((0, 9 * hop), (8 * hop, hop // 2), (8 * hop, 0), (3, 5), (hop + 1, 20 * hop)):
+        x = nw.noise(2, channels, before + n, dtype=torch.float64)
+        stream = stream_encoder(model)
+        parts = [stream.push(x[..., :before])] if before else []
+        assert_same(joined([*parts, stream.flush(x[..., before:])]), whole(model.encode(x)))
+
+
+def test_a_flush_that_is_refused_changes_nothing():
+    model = nw.shared("even", torch.float64)
+    x = nw.noise(2, 1, 9 * model.hop_length, dtype=torch.float64)
+    stream = stream_encoder(model)
+    first = stream.push(x[..., :100])
+    for wrong, error in ((x[:1], ShapeError), (x[0], ShapeError), (x * torch.nan, AudioError)):
+        with pytest.raises(error):
+            stream.flush(wrong)
+    assert_same(joined([first, stream.flush(x[..., 100:])]), whole(model.encode(x)))
+
+
+@pytest.mark.parametrize("shape", nw.SHAPES)
 def test_decoder(shape):
     model = nw.shared(shape, torch.float64)
     data = nw.frames(model, 2, 45)

@@ -197,6 +197,10 @@ def test_samples_that_reach_the_engine_are_equal_bits(monkeypatch):
             seen[-1].append(x.clone())
             return super().push(x)
 
+        def flush(self, x):
+            seen[-1].append(x.clone())
+            return super().flush(x)
+
     monkeypatch.setattr(encoding, "StreamEncoder", Recording)
     for tile in (None, 160, 1111):
         seen.append([])

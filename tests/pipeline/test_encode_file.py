@@ -46,13 +46,16 @@ def wav(tmp_path):
 def seen(monkeypatch):
     """All samples that reach the engine, per call of the pipeline."""
     found = []
-    push = StreamEncoder.push
 
-    def watched(self, audio):
-        found.append(audio.clone())
-        return push(self, audio)
+    def watch(method):
+        def watched(self, audio):
+            found.append(audio.clone())
+            return method(self, audio)
 
-    monkeypatch.setattr(StreamEncoder, "push", watched)
+        return watched
+
+    for name in ("push", "flush"):
+        monkeypatch.setattr(StreamEncoder, name, watch(getattr(StreamEncoder, name)))
     return found
 
 
