@@ -36,6 +36,7 @@ from dac_rocm.runtime.backends import (
 )
 from dac_rocm.runtime.optimize import Networks, choose_profile, choose_push, open_flow
 from dac_rocm.runtime.tiles import choose_tile
+from dac_rocm.weights import Sources
 
 PARTS = ("all", "encoder", "decoder")
 
@@ -82,6 +83,7 @@ class Codec(Pretrained, ABC):
         self.choices: tuple[Choice, ...] = ()
         self.encoder = Encoder(config) if parts != "decoder" else None
         self.decoder = Decoder(config) if parts != "encoder" else None
+        self._sources = Sources()
         self._networks = Networks()
         self.set_snake(snake)
 
@@ -153,8 +155,9 @@ class Codec(Pretrained, ABC):
         choice = choose_profile(self.profile, self.device, self.dtype, self.snake)
         push = choose_push(self.profile, self.push, self.config.frame_rate)
         prepare_miopen(self.device)
+        self._check_sources()
         with torch.no_grad():
-            tensors = dict(self.named_parameters())
+            tensors = self._to_pack() if choice.name == "cpu" else dict(self.named_parameters())
             built = self._networks.build(choice.name, steps, tensors, snakes, self.snake, push)
         built.tf32 = self.tf32
         return built
@@ -171,6 +174,7 @@ class Codec(Pretrained, ABC):
         return (*self.choices, choice)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Codec:
+        self._check_sources()
         self._networks = Networks()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
@@ -182,6 +186,7 @@ class Codec(Pretrained, ABC):
         return result
 
     def __getstate__(self) -> dict[str, Any]:
+        self._check_sources()
         return {**self.__dict__, "_networks": Networks()}
 
     def choose_tile(

@@ -13,7 +13,14 @@ from dac_rocm.config import CodecConfig
 from dac_rocm.encoded import ModelStamp
 from dac_rocm.runtime.backends import prepare_miopen
 from dac_rocm.runtime.select import DTYPES, choose_device, choose_dtype
-from dac_rocm.weights import Checkpoint, load_checkpoint, push_checkpoint, save_checkpoint
+from dac_rocm.weights import (
+    Checkpoint,
+    Packing,
+    Sources,
+    load_checkpoint,
+    push_checkpoint,
+    save_checkpoint,
+)
 
 Model = TypeVar("Model", bound="Pretrained")
 
@@ -28,6 +35,7 @@ class Pretrained(nn.Module):
     licence: str | None
     choices: tuple[Choice, ...]
     profile: str
+    _sources: Sources
 
     @classmethod
     def from_checkpoint(
@@ -65,11 +73,28 @@ class Pretrained(nn.Module):
             model = cls(checkpoint.config, **options)
         model.load_state_dict(checkpoint.tensors, strict=True, assign=True)
         model.requires_grad_(False)
+        model._sources = Sources(checkpoint.stored)
         prepare_miopen(place.name)
         model.to(torch.device(chosen[0].name), DTYPES[chosen[1].name])
         model.choices = chosen
         model.profile = "auto" if optimize else "plain"
         return model.eval()
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the canonical tensors, as `torch.nn.Module` does.
+
+        Raises:
+            SourceError: They lie in a file that was changed since the model was loaded.
+        """
+        self._check_sources()
+        return super().state_dict(*args, **kwargs)
+
+    def _to_pack(self) -> Packing:
+        """Give out the parameters one by one; those that their files hold are left to these."""
+        return Packing(dict(self.named_parameters()), self._sources)
+
+    def _check_sources(self) -> None:
+        self._sources.check(dict(self.named_parameters()))
 
     @classmethod
     def from_pretrained(

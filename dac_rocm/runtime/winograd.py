@@ -30,6 +30,8 @@ POINTS = tuple(
 that with the least rounding, 3e-6 of the signal at 384 channels (a direct sum: 3e-7 to 6e-7)."""
 PRODUCTS = OUTPUTS + TAPS - 1
 """n: the points and infinity."""
+ROWS = 64
+"""Output channels of a filter that are transformed at once, in float64."""
 PIECE = 1 << 20
 """Transformed numbers of one piece: 4 MiB."""
 
@@ -47,8 +49,10 @@ class Winograd:
         self.dilation, self.bias = dilation, bias
         a, g, b = (torch.tensor(rows, dtype=torch.float64) for rows in transforms())
         self.into, self.back = b.to(weight.dtype), a.to(weight.dtype)
-        filters = torch.einsum("nr,oir->nio", g, weight.double())
-        self.filters = filters.to(weight.dtype).contiguous()
+        self.filters = weight.new_empty(PRODUCTS, weight.shape[1], weight.shape[0])
+        parts = torch.split(self.filters, ROWS, 2), torch.split(weight, ROWS)
+        for some, rows in zip(*parts, strict=True):
+            some.copy_(torch.einsum("nr,oir->nio", g, rows.double()))
 
     def __call__(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """Convolve [B, T, C], T ≥ 6 dilation + 1, and add `onto` where it is given."""

@@ -11,10 +11,13 @@ from dac_rocm.weights.convert import convert_checkpoint
 from dac_rocm.weights.inspect import Inspection, inspect_checkpoint
 from dac_rocm.weights.push import push_checkpoint
 from dac_rocm.weights.save import save_checkpoint
+from dac_rocm.weights.stored import Packing, Sources
 
 __all__ = [
     "Checkpoint",
     "Inspection",
+    "Packing",
+    "Sources",
     "convert_checkpoint",
     "inspect_checkpoint",
     "load_checkpoint",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from dac_rocm.config import CodecConfig
 from dac_rocm.encoded import ModelStamp
+from dac_rocm.weights.fold import Entries, plain
 from dac_rocm.weights.hub import Request
 from dac_rocm.weights.plan import choose_parts, names_for, plan_of
+from dac_rocm.weights.read import TensorFile
 from dac_rocm.weights.shards import open_checkpoint
 from dac_rocm.weights.source import Located, locate
 from dac_rocm.weights.stamp import stamp_of
+from dac_rocm.weights.stored import Stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,7 @@ class Checkpoint:
         layout: Set of names of the file.
         license: Of the weights, if known.
         notes: What the user should be told, one sentence each.
+        stored: Where the tensors lie that a file holds as they are.
     """
 
     config: CodecConfig
@@ -40,6 +44,7 @@ class Checkpoint:
     layout: str
     license: str | None = None
     notes: tuple[str, ...] = ()
+    stored: Mapping[str, Stored] = field(default_factory=dict)
 
 
 def load_checkpoint(
@@ -85,7 +90,13 @@ def load_checkpoint(
         layout=plan.layout.name,
         license=located.license,
         notes=(*located.notes, *plan.notes),
+        stored=_stored(opened, {name: plan.entries[name] for name in tensors}),
     )
+
+
+def _stored(opened: TensorFile, entries: Entries) -> dict[str, Stored]:
+    places = {name: opened.where(e.sources[0]) for name, e in entries.items() if e.make is plain}
+    return {name: place for name, place in places.items() if place is not None}
 
 
 def _stamp(located: Located, tensors: Mapping[str, Tensor]) -> ModelStamp:

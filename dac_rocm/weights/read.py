@@ -23,6 +23,7 @@ from torch import Tensor
 
 from dac_rocm.errors import SourceError, UnsafeWeightsError, WeightsError
 from dac_rocm.weights.fold import Entry, Shape
+from dac_rocm.weights.stored import Stored, facts_of
 
 PICKLED = (".pth", ".pt", ".ckpt", ".bin")
 """Suffixes of torch's own files."""
@@ -58,6 +59,7 @@ class TensorFile:
         get: Reads a stored tensor, to memory of its own.
         kwargs: `metadata.kwargs` of audiotools' container.
         embedded: The config.json that this package puts into its own files.
+        where: Tells where a stored tensor lies, if it lies there as in memory.
     """
 
     path: Path
@@ -66,6 +68,7 @@ class TensorFile:
     get: Callable[[str], Tensor]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     embedded: Mapping[str, Any] = field(default_factory=dict)
+    where: Callable[[str], Stored | None] = lambda _: None
 
     def read(self, name: str, entry: Entry) -> Tensor:
         """Make one tensor, float32, of what is stored.
@@ -118,6 +121,7 @@ def open_tensors(path: Path) -> TensorFile:
 
 
 def _open_safetensors(path: Path) -> TensorFile:
+    file = facts_of(path)
     try:
         with safe_open(path, framework="pt"):  # checks that header and data fit together
             start, header = _header(path)
@@ -128,15 +132,17 @@ def _open_safetensors(path: Path) -> TensorFile:
             f"{path}: {error} found; a whole safetensors file is expected. Download it again."
         ) from error
 
-    def get(name: str) -> Tensor:
-        facts = header[name]
-        return _read_tensor(
-            path, start + facts["data_offsets"][0], FLOATS[facts["dtype"]], facts["shape"]
-        )
-
     shapes = {name: tuple(facts["shape"]) for name, facts in header.items()}
     dtypes = {name: facts["dtype"] for name, facts in header.items()}
-    return TensorFile(path, shapes, dtypes, get, embedded=embedded)
+
+    def where(name: str) -> Stored:
+        first = start + header[name]["data_offsets"][0]
+        return Stored(path, file, first, FLOATS[dtypes[name]], shapes[name])
+
+    def get(name: str) -> Tensor:
+        return _read_tensor(where(name))
+
+    return TensorFile(path, shapes, dtypes, get, embedded=embedded, where=where)
 
 
 def _header(path: Path) -> tuple[int, dict[str, Any]]:
@@ -146,15 +152,16 @@ def _header(path: Path) -> tuple[int, dict[str, Any]]:
         return 8 + length, json.loads(file.read(length))
 
 
-def _read_tensor(path: Path, start: int, dtype: torch.dtype, shape: list[int]) -> Tensor:
+def _read_tensor(stored: Stored) -> Tensor:
     """Read one tensor to memory of its own: faster than a map and a copy, and never two copies."""
-    tensor = torch.empty(shape, dtype=dtype)
-    with path.open("rb") as file:
-        file.seek(start)
+    tensor = torch.empty(stored.shape, dtype=stored.dtype)
+    with stored.path.open("rb") as file:
+        file.seek(stored.start)
         read = file.readinto(tensor.flatten().view(torch.uint8).numpy().data)
     if read != tensor.nbytes:
         raise WeightsError(
-            f"{path}: the file ended while it was read; a whole one is expected. Download it again."
+            f"{stored.path}: the file ended while it was read; a whole one is expected. "
+            "Download it again."
         )
     return tensor
 

@@ -50,6 +50,7 @@ def open_checkpoint(path: Path, parts: str = "all") -> TensorFile:
         shapes={name: opened[file].shapes[name] for name, file in wanted.items()},
         dtypes={name: opened[file].dtypes[name] for name, file in wanted.items()},
         get=lambda name: opened[wanted[name]].get(name),
+        where=lambda name: opened[wanted[name]].where(name),
     )
 
 
