@@ -27,7 +27,7 @@ from dac_rocm.runtime.winograd import TAPS, Winograd
 MIN_ALPHA = 1e-8
 """Frequencies below are taken as this: u + u² is then u to the last bit, as the formula says."""
 
-PIECE = 1 << 17
+PIECE = 1 << 18
 """Elements of a snake that are computed at once: they stay in the cache of the cores."""
 
 ROWS = 64
