@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Does a folder run cost more than its parts? Reading, resampling and the model, each alone.
 
-usage: batch.py [--files N] [--model NAME]
+usage: batch.py [--files N] [--rounds R] [--model NAME]
 
 Aim: wall time at most 1.05 times the CPU seconds of the parts divided by the cores, and memory
-that does not grow. On a machine that others use too, look at the CPU seconds: they do not wait.
+that does not grow. Parts and run take turns on files of their own, so that neither a machine that
+changes its speed nor lengths that were met before favour one of them. On a machine that others use
+too, look at the CPU seconds: they do not wait.
 """
 
 import argparse
@@ -18,46 +20,63 @@ from peers.memory import memory
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--files", type=int, default=200, help="of 1 to 8 s; default: 200")
+    parser.add_argument("--files", type=int, default=100, help="of 1 to 8 s a turn; default: 100")
+    parser.add_argument("--rounds", type=int, default=4, help="turns; default: 4")
     parser.add_argument("--model", default="tiny", help="default: tiny")
     args = parser.parse_args()
-    bench(args.files, args.model)
+    bench(args.files, args.rounds, args.model)
 
 
-def bench(count: int, name: str) -> None:
+def bench(count: int, rounds: int, name: str) -> None:
     import torch
 
     import dac_rocm
 
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
+    parts = dict.fromkeys(("reading", "resampling", "model"), 0.0)
+    cpu = wall = alone = together = 0.0
+    grown = []
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         model = dac_rocm.load(name, parts="encoder", device="cpu")
-        sources = make_files(Path(folder), count)
-        parts = measure_parts(model, sources)
-        total = sum(parts.values())
-        cpu, wall, memory = measure_run(model, sources, Path(folder), cores)
+        model.encode(torch.zeros(1, 1, model.sample_rate))  # builds what is built once
+        for turn in range(rounds):
+            sources, seconds = make_files(Path(folder) / f"parts{turn}", count, 2 * turn)
+            alone += seconds
+            measure_parts(model, sources, parts)
+            sources, seconds = make_files(Path(folder) / f"run{turn}", count, 2 * turn + 1)
+            together += seconds
+            used = measure_run(model, sources, cores)
+            cpu, wall = cpu + used[0], wall + used[1]
+            grown.append(memory("VmRSS") / 2**20)
+    total = sum(parts.values()) / alone
     for part, seconds in parts.items():
-        print(f"{part:<24}{seconds:9.3f} CPU s")
-    print(f"{'parts':<24}{total:9.3f} CPU s   {total / cores:9.3f} s on {cores} cores")
-    print(f"{'folder run':<24}{cpu:9.3f} CPU s   {wall:9.3f} s on {cores} cores")
-    print(f"{'run / parts':<24}{cpu / total:9.3f}         {wall * cores / total:9.3f}   aim 1.05")
-    print(f"{'memory, half to end':<24}{memory[0]:9.1f} MiB  to {memory[1]:9.1f} MiB")
+        print(f"{part:<24}{1000 * seconds / alone:9.3f} CPU ms per second of audio")
+    print(f"{'parts':<24}{1000 * total:9.3f} CPU ms")
+    print(f"{'folder run':<24}{1000 * cpu / together:9.3f} CPU ms")
+    print(f"{'folder run x cores':<24}{1000 * wall * cores / together:9.3f} ms of wall time")
+    print(f"{'CPU / parts':<24}{cpu / together / total:9.3f}")
+    print(f"{'wall x cores / parts':<24}{wall * cores / together / total:9.3f}   aim 1.05")
+    print(f"{'memory after each turn':<24}  " + ", ".join(f"{m:.0f}" for m in grown) + " MiB")
 
 
-def make_files(folder: Path, count: int) -> list[Path]:
+def make_files(folder: Path, count: int, seed: int) -> tuple[list[Path], float]:
+    """Write recordings of noise; return them, and their seconds."""
     import numpy as np
     import soundfile
 
-    rng = np.random.default_rng(0)
+    folder.mkdir()
+    rng = np.random.default_rng(seed)
     paths = [folder / f"{i:05}.wav" for i in range(count)]
-    for path in paths:
-        soundfile.write(path, rng.uniform(-0.3, 0.3, rng.integers(44100, 8 * 44100)), 44100)
-    return paths
+    samples = rng.integers(44100, 8 * 44100, count)
+    for path, n in zip(paths, samples, strict=True):
+        soundfile.write(path, rng.uniform(-0.3, 0.3, n), 44100)
+    return paths, float(samples.sum()) / 44100
 
 
-def measure_parts(model, sources: list[Path]) -> dict[str, float]:
+def measure_parts(model, sources: list[Path], parts: dict[str, float]) -> None:
+    """Add the CPU seconds of each part."""
     import numpy as np
     import torch
 
@@ -68,13 +87,10 @@ def measure_parts(model, sources: list[Path]) -> dict[str, float]:
         resampler = Resampler(rate, model.sample_rate, len(audio))
         return np.concatenate([resampler.push(audio), resampler.flush()], axis=1)
 
-    parts = dict.fromkeys(("reading", "resampling", "model"), 0.0)
-    model.encode(torch.zeros(1, 1, model.sample_rate))  # builds what is built once
     for path in sources:
         (audio, rate), parts["reading"] = timed(parts["reading"], read_audio, path)
         audio, parts["resampling"] = timed(parts["resampling"], resampled, audio, rate)
         _, parts["model"] = timed(parts["model"], model.encode, torch.from_numpy(audio)[None])
-    return parts
 
 
 def timed(before: float, function, *arguments):
@@ -83,17 +99,15 @@ def timed(before: float, function, *arguments):
     return result, before + time.process_time() - started
 
 
-def measure_run(model, sources: list[Path], folder: Path, cores: int):
+def measure_run(model, sources: list[Path], cores: int) -> tuple[float, float]:
+    """Return CPU and wall seconds of a folder run."""
     from dac_rocm.batch import Encoding, Pair, run
 
-    pairs = [Pair(path, folder / "out" / f"{path.stem}.dacz") for path in sources]
-    work = Encoding(model=model)
-    half, cpu, wall = 0.0, time.process_time(), time.perf_counter()
-    for i, result in enumerate(run(work, pairs, jobs=cores)):
+    pairs = [Pair(path, path.with_suffix(".dacz")) for path in sources]
+    cpu, wall = time.process_time(), time.perf_counter()
+    for result in run(Encoding(model=model), pairs, jobs=cores):
         assert result.status == "done", result.error
-        if i == len(pairs) // 2:
-            half = memory("VmRSS") / 2**20
-    return time.process_time() - cpu, time.perf_counter() - wall, (half, memory("VmRSS") / 2**20)
+    return time.process_time() - cpu, time.perf_counter() - wall
 
 
 if __name__ == "__main__":
