@@ -10,7 +10,8 @@ The plain network is the slow twin; `tests/laws` ties the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ MIN_ALPHA = 1e-8
 PIECE = 1 << 18
 """Elements of a snake that are computed at once: they stay in the cache of the cores."""
 
+LENGTHS = 2
+"""Lengths for which bfloat16 weights are kept packed: a push has pieces of two (`pieces`)."""
 ROWS = 64
 """Output channels of a weight that are computed at once, in float64."""
 
@@ -175,18 +178,38 @@ def _bias_of(step: Conv | Transposed, bias: Tensor | None) -> Tensor | None:
 def _packed(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> Convolve:
     """Convolve by oneDNN with weights in its own order."""
     ops = torch.ops.mkldnn
-    shape = [1, weight.shape[1], 1, _typical_length(weight)]
     dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
-    packed = ops._reorder_convolution_weight(dense, [0, 0], [1, stride], [1, dilation], 1, shape)
+    where = [0, 0], [1, stride], [1, dilation], 1
+
+    def pack(length: int) -> Tensor:
+        packed: Tensor = ops._reorder_convolution_weight(
+            dense, *where, [1, weight.shape[1], 1, length]
+        )
+        return packed
+
+    packed_for = _one_order(pack, weight) if weight.dtype != torch.bfloat16 else _orders(pack)
 
     def convolve(x: Tensor) -> Tensor:
-        y = ops._convolution_pointwise(
-            _image(x), packed, bias, [0, 0], [1, stride], [1, dilation], 1, "none", [], ""
-        )
+        packed = packed_for(x.shape[1])
+        y = ops._convolution_pointwise(_image(x), packed, bias, *where, "none", [], "")
         return _signal(y)
 
     span = (weight.shape[2] - 1) * dilation + 1
     return by_pieces(convolve, span, stride)
+
+
+def _one_order(pack: Callable[[int], Tensor], weight: Tensor) -> Callable[[int], Tensor]:
+    """In float32 one order of the weights suits all lengths."""
+    packed = pack(_typical_length(weight))
+    return lambda length: packed
+
+
+def _orders(pack: Callable[[int], Tensor]) -> Callable[[int], Tensor]:
+    """In bfloat16 oneDNN has orders for short and for long signals.
+
+    The wrong one is redone at each call, which takes 20 to 100 times as long as the convolution.
+    """
+    return lru_cache(LENGTHS)(pack)
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> Convolve:
