@@ -36,7 +36,6 @@ from dac_rocm.runtime.backends import (
 )
 from dac_rocm.runtime.optimize import Networks, choose_profile, choose_push, open_flow
 from dac_rocm.runtime.tiles import choose_tile
-from dac_rocm.weights import Sources
 
 PARTS = ("all", "encoder", "decoder")
 
@@ -83,7 +82,6 @@ class Codec(Pretrained, ABC):
         self.choices: tuple[Choice, ...] = ()
         self.encoder = Encoder(config) if parts != "decoder" else None
         self.decoder = Decoder(config) if parts != "encoder" else None
-        self._sources = Sources()
         self._networks = Networks()
         self.set_snake(snake)
 

@@ -45,8 +45,7 @@ def load(
         device: `auto`, or a torch device.
         dtype: `auto` (float32), `float32`, `float16` or `bfloat16`.
         snake: Snake backend: `auto` or a name from `ops.snake.BACKENDS`.
-        optimize: Run the fast network of the device; False runs the plain one. On a CPU, plain
-            weights that were packed are left to their safetensors file; False keeps them in memory.
+        optimize: Run the fast network of the device; False the plain one, its weights in memory.
 
     Returns:
         `DAC` for codebooks, `DACVAE` for a Gaussian bottleneck; in eval mode, weight norm folded.

@@ -35,7 +35,10 @@ class Pretrained(nn.Module):
     licence: str | None
     choices: tuple[Choice, ...]
     profile: str
-    _sources: Sources
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._sources = Sources()
 
     @classmethod
     def from_checkpoint(
