@@ -10,7 +10,6 @@ from torch import Tensor
 class Buffers:
     """Copies of one step's state, in memory that is used again once nobody holds the old copy.
 
-    New memory at each push would come to lie between the large activations. Those then fit nowhere
     New memory at each push would come to lie between the large activations, which then fit nowhere
     again, and the heap grows: by 90 MiB in a minute of audio with `tiny`.
     """
