@@ -139,7 +139,8 @@ def tile_length(
         max_positions: Positions in time of the longest activation, or None for no limit.
 
     Returns:
-        A multiple of the stride, at least one: samples for an encoder, frames for a decoder.
+        A multiple of the stride, at least one: samples for an encoder, frames for a decoder. It
+        has few binary digits, so the lengths inside the network have few pieces.
     """
     elements, positions = widest(steps)
     held = 2 * lookahead(steps)  # what earlier pushes left, and the last one gives back
@@ -148,7 +149,13 @@ def tile_length(
     if max_positions is not None:
         tile = min(tile, max_positions / positions - held)
     down, _ = ratio(steps)
-    return max(1, int(tile) // down) * down
+    return few_digits(max(1, int(tile) // down), 4) * down
+
+
+def few_digits(n: int, digits: int) -> int:
+    """Round an integer down so that only its first binary digits differ from zero."""
+    low = max(0, n.bit_length() - digits)
+    return n >> low << low
 
 
 def input_range(steps: Steps, start: int, stop: int) -> tuple[int, int]:

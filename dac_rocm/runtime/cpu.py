@@ -10,20 +10,24 @@ The plain network is the slow twin; `tests/laws` ties the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from dac_rocm.choice import Choice
 from dac_rocm.engine import Kernel
 from dac_rocm.lowering import Conv, Step, Steps, Transposed
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.ops.conv import side_by_side
-from dac_rocm.runtime.pieces import Convolve, by_pieces
-from dac_rocm.runtime.winograd import TAPS, Winograd
+from dac_rocm.runtime.convolution import (
+    PackedProducts,
+    choose_convolution,
+    linear,
+    packed,
+    public,
+)
+from dac_rocm.runtime.pieces import Convolve
+from dac_rocm.runtime.winograd import TAPS, BatchedProducts, Winograd
 
 MIN_ALPHA = 1e-8
 """Frequencies below are taken as this: u + u² is then u to the last bit, as the formula says."""
@@ -31,14 +35,14 @@ MIN_ALPHA = 1e-8
 PIECE = 1 << 18
 """Elements of a snake that are computed at once: they stay in the cache of the cores."""
 
-LENGTHS = 2
-"""Lengths for which bfloat16 weights are kept packed: a push has pieces of two (`pieces`)."""
 ROWS = 64
 """Output channels of a weight that are computed at once, in float64."""
 
 WINOGRAD_CHANNELS = 96
-"""Fewest channels where fewer multiplications pay for the transforms: 1.3 times faster at 96 and
-twice at 384 on a Zen 4 core; at 64 as fast as the direct convolution."""
+"""Fewest channels where fewer multiplications pay for the transforms: 1.1 times faster at 96 and
+twice at 384 on two Zen 4 cores; at 64 as fast as the direct convolution."""
+PACKED_CHANNELS = 192
+"""Fewest channels where its products are faster with packed weights, one by one."""
 
 
 class CpuKernel:
@@ -149,13 +153,15 @@ def _convolution(
     step: Conv | Transposed, weight: Tensor, bias: Tensor | None, fold: int, private: bool
 ) -> Convolve:
     weight = weight.contiguous()
-    if private and weight.shape[2] == 1:
-        return _linear(weight, bias)
-    stride, dilation = (step.stride, step.dilation) if isinstance(step, Conv) else (1, 1)
+    stride, dilation = (step.stride // fold, step.dilation) if isinstance(step, Conv) else (1, 1)
     if _saves_products(step, weight):
-        return Winograd(weight, bias, dilation)
-    make = _packed if private else _public
-    return make(weight, bias, stride // fold, dilation)
+        one_by_one = private and min(weight.shape[:2]) >= PACKED_CHANNELS
+        return Winograd(weight, bias, dilation, PackedProducts if one_by_one else BatchedProducts)
+    if not private:
+        return public(weight, bias, stride, dilation)
+    if weight.shape[2] <= 2 and stride == dilation == 1:
+        return linear(weight, bias)
+    return packed(weight, bias, stride, dilation)
 
 
 def _saves_products(step: Conv | Transposed, weight: Tensor) -> bool:
@@ -173,83 +179,6 @@ def _bias_of(step: Conv | Transposed, bias: Tensor | None) -> Tensor | None:
     if bias is None or isinstance(step, Conv):
         return bias
     return bias.repeat(step.stride)
-
-
-def _packed(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> Convolve:
-    """Convolve by oneDNN with weights in its own order."""
-    ops = torch.ops.mkldnn
-    dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
-    where = [0, 0], [1, stride], [1, dilation], 1
-
-    def pack(length: int) -> Tensor:
-        packed: Tensor = ops._reorder_convolution_weight(
-            dense, *where, [1, weight.shape[1], 1, length]
-        )
-        return packed
-
-    packed_for = _one_order(pack, weight) if weight.dtype != torch.bfloat16 else _orders(pack)
-
-    def convolve(x: Tensor) -> Tensor:
-        packed = packed_for(x.shape[1])
-        y = ops._convolution_pointwise(_image(x), packed, bias, *where, "none", [], "")
-        return _signal(y)
-
-    span = (weight.shape[2] - 1) * dilation + 1
-    return by_pieces(convolve, span, stride)
-
-
-def _one_order(pack: Callable[[int], Tensor], weight: Tensor) -> Callable[[int], Tensor]:
-    """In float32 one order of the weights suits all lengths."""
-    packed = pack(_typical_length(weight))
-    return lambda length: packed
-
-
-def _orders(pack: Callable[[int], Tensor]) -> Callable[[int], Tensor]:
-    """In bfloat16 oneDNN has orders for short and for long signals.
-
-    The wrong one is redone at each call, which takes 20 to 100 times as long as the convolution.
-    """
-    return lru_cache(LENGTHS)(pack)
-
-
-def _linear(weight: Tensor, bias: Tensor | None) -> Convolve:
-    """Multiply by oneDNN's matrix product, the faster one where there is 1 tap."""
-    ops = torch.ops.mkldnn
-    packed = ops._reorder_linear_weight(weight[:, :, 0].contiguous(), _typical_length(weight))
-
-    def convolve(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        if onto is None:
-            y: Tensor = ops._linear_pointwise(x, packed, bias, "none", [], "")
-        else:
-            y = ops._linear_pointwise.binary(x, onto, packed, bias, "add")
-        return y
-
-    return convolve
-
-
-def _public(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> Convolve:
-    """Convolve by torch's public call, which reorders the weights each time."""
-    dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
-
-    def convolve(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        y = _signal(F.conv2d(_image(x), dense, bias, (1, stride), 0, (1, dilation)))
-        return y if onto is None else y.add_(onto)
-
-    return convolve
-
-
-def _typical_length(weight: Tensor) -> int:
-    return max(64, (1 << 20) // max(weight.shape[:2]))
-
-
-def _image(x: Tensor) -> Tensor:
-    """View [B, T, C] as [B, C, 1, T], channels last."""
-    return x.transpose(1, 2).unsqueeze(2)
-
-
-def _signal(y: Tensor) -> Tensor:
-    """View [B, C, 1, T], channels last, as [B, T, C]."""
-    return y.squeeze(2).transpose(1, 2)
 
 
 class CpuNetwork:
@@ -285,15 +214,3 @@ def _kernel(
     snake = snakes[step.snake] if step.snake is not None else None
     weight, bias = tensors[f"{step.name}.weight"], tensors.get(f"{step.name}.bias")
     return CpuKernel(step, weight, bias, snake, private=private)
-
-
-def choose_convolution() -> Choice:
-    """Choose between oneDNN's packed convolution and torch's public one, by trying."""
-    weight, x = torch.ones(2, 2, 1), torch.ones(1, 3, 2)
-    try:
-        y = _packed(weight, torch.ones(2), 1, 1)(x, None)
-    except (AttributeError, RuntimeError, TypeError) as error:
-        return Choice("conv2d", f"oneDNN's packed call is not to be had ({type(error).__name__})")
-    if not torch.equal(y, torch.full((1, 3, 2), 3.0)):
-        return Choice("conv2d", "oneDNN's packed call gave another result than it should")
-    return Choice("onednn", "weights are packed once, and not at every call")

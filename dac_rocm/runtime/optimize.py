@@ -15,7 +15,8 @@ from dac_rocm.lowering import Steps
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.plain import PlainNetwork
 from dac_rocm.runtime.compile import MAX_GRAPHS, compiled_runner, warn_of_rocm
-from dac_rocm.runtime.cpu import CpuNetwork, choose_convolution
+from dac_rocm.runtime.convolution import choose_convolution
+from dac_rocm.runtime.cpu import CpuNetwork
 from dac_rocm.runtime.flow import FixedFlow, FixedRunner
 from dac_rocm.runtime.gpu import GpuNetwork, choose_order
 from dac_rocm.runtime.graphs import graphed_runner

@@ -13,11 +13,15 @@ keeps it low.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
+
+from dac_rocm.geometry import few_digits
 
 TAPS = 7
 """Taps of the filters that are worth it; for 2 and 3 taps the transforms cost what they save."""
@@ -32,8 +36,45 @@ PRODUCTS = OUTPUTS + TAPS - 1
 """n: the points and infinity."""
 ROWS = 64
 """Output channels of a filter that are transformed at once, in float64."""
-PIECE = 1 << 20
-"""Transformed numbers of one piece: 4 MiB."""
+DIGITS = 4
+"""Binary digits of the number of blocks in a piece that may differ from zero: oneDNN builds a
+kernel for each number that it meets, and keeps it."""
+
+
+class Products(ABC):
+    """The products of minimal filtering: at each point, inputs times filters.
+
+    Args:
+        filters: [n, C', C].
+        bias: What is added to the product at the first point, [C'] or None.
+    """
+
+    piece: ClassVar[int]
+    """Points times channels of one piece at most."""
+
+    @abstractmethod
+    def __init__(self, filters: Tensor, bias: Tensor | None) -> None: ...
+
+    @abstractmethod
+    def __call__(self, points: Tensor) -> Tensor:
+        """Multiply [n, k, d, C], whose last stride is 1, to [n, k, d, C'], contiguous."""
+
+
+class BatchedProducts(Products):
+    """By torch's batched product: best for few channels, and everywhere to be had."""
+
+    piece = 1 << 20
+
+    def __init__(self, filters: Tensor, bias: Tensor | None) -> None:
+        self.filters, self.bias = filters.transpose(1, 2).contiguous(), bias
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """See `Products`."""
+        n, into, out = self.filters.shape
+        found = torch.bmm(points.reshape(n, -1, into), self.filters)
+        if self.bias is not None:
+            found[0].add_(self.bias)
+        return found.view(*points.shape[:-1], out)
 
 
 class Winograd:
@@ -43,24 +84,31 @@ class Winograd:
         weight: [C', C, 7]; its type is the one to compute in.
         bias: [C'] or None.
         dilation: Distance between taps.
+        products: Makes the products.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dilation: int) -> None:
-        self.dilation, self.bias = dilation, bias
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        dilation: int,
+        products: type[Products],
+    ) -> None:
+        self.dilation, self.shape = dilation, weight.shape
         a, g, b = (torch.tensor(rows, dtype=torch.float64) for rows in transforms())
         self.into, self.back = b.to(weight.dtype), a.to(weight.dtype)
-        self.filters = weight.new_empty(PRODUCTS, weight.shape[1], weight.shape[0])
-        parts = torch.split(self.filters, ROWS, 2), torch.split(weight, ROWS)
+        filters = weight.new_empty(PRODUCTS, *weight.shape[:2])
+        parts = torch.split(filters, ROWS, 1), torch.split(weight, ROWS)
         for some, rows in zip(*parts, strict=True):
-            some.copy_(torch.einsum("nr,oir->nio", g, rows.double()))
+            some.copy_(torch.einsum("nr,oir->noi", g, rows.double()))
+        # The first point is 1: what is added to its product arrives once in each output.
+        self._products = products(filters, None if bias is None else bias / self.back[0, 0])
 
     def __call__(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """Convolve [B, T, C], T ≥ 6 dilation + 1, and add `onto` where it is given."""
-        y = x.new_empty(x.shape[0], x.shape[1] - self._reach, self.filters.shape[2])
+        y = x.new_empty(x.shape[0], x.shape[1] - self._reach, self.shape[0])
         for item, out in zip(x, y, strict=True):
             self._item(item, out)
-        if self.bias is not None:
-            y.add_(self.bias)
         return y if onto is None else y.add_(onto)
 
     @property
@@ -68,37 +116,39 @@ class Winograd:
         return (TAPS - 1) * self.dilation
 
     def _item(self, x: Tensor, y: Tensor) -> None:
-        """Convolve [T, C] into [T', C']: whole blocks, piece by piece, then the rest."""
-        block, reach = OUTPUTS * self.dilation, self._reach
-        piece = max(1, PIECE // (PRODUCTS * self.dilation * max(self.filters.shape[1:]))) * block
-        whole = y.shape[0] // block * block
-        for start in range(0, whole, piece):
-            n = min(piece, whole - start)
-            self._blocks(x.narrow(0, start, n + reach), y.narrow(0, start, n))
-        rest = y.shape[0] - whole
-        if rest:
-            padded, out = x.new_zeros(block + reach, x.shape[1]), y.new_empty(block, y.shape[1])
-            padded.narrow(0, 0, rest + reach).copy_(x.narrow(0, whole, rest + reach))
-            self._blocks(padded, out)
-            y.narrow(0, whole, rest).copy_(out.narrow(0, 0, rest))
+        """Convolve [T, C] into [T', C'], piece by piece; the last ends where the signal does."""
+        block = OUTPUTS * self.dilation
+        most = self._products.piece // (PRODUCTS * self.dilation * max(self.shape[:2]))
+        piece = few_digits(max(1, most), DIGITS) * block
+        for begin in range(0, len(y), piece):
+            blocks = -(-min(piece, len(y) - begin) // block)
+            n = -few_digits(-blocks, DIGITS) * block
+            if n > len(y):
+                self._padded(x, y, n)
+                return
+            start = min(begin, len(y) - n)
+            self._blocks(x.narrow(0, start, n + self._reach), y.narrow(0, start, n))
+
+    def _padded(self, x: Tensor, y: Tensor, n: int) -> None:
+        """Convolve a signal that is shorter than a piece."""
+        padded, out = x.new_zeros(n + self._reach, x.shape[1]), y.new_empty(n, y.shape[1])
+        padded.narrow(0, 0, len(x)).copy_(x)
+        self._blocks(padded, out)
+        y.copy_(out.narrow(0, 0, len(y)))
 
     def _blocks(self, x: Tensor, y: Tensor) -> None:
-        """Convolve into [T', C'] with T' a multiple of outputs times dilation."""
-        d, n, m, width = self.dilation, PRODUCTS, OUTPUTS, x.shape[1]
-        k, step = y.shape[0] // (m * d), x.stride(0)
-        windows = x.new_empty(d, k, n, width)
-        for phase, out in enumerate(windows):
-            start = x.storage_offset() + phase * step
-            seen = x.as_strided((k, n, width), (m * d * step, d * step, 1), start)
-            torch.bmm(self.into.expand(k, n, n), seen, out=out)
-        by_point = windows.view(d * k, n, width).transpose(0, 1)
-        products = torch.bmm(by_point, self.filters).transpose(0, 1)
-        back = self.back.expand(d * k, m, n)
-        if d == 1:
-            torch.bmm(back, products, out=y.view(k, m, -1))
-        else:
-            phases = torch.bmm(back, products).view(d, k, m, -1)
-            y.view(k, m, d, -1).copy_(phases.permute(1, 2, 0, 3))
+        """Convolve into [T', C'] with T' a multiple of outputs times dilation.
+
+        Positions that lie side by side share their transform, as channels do: d C of them.
+        """
+        d, n, m, (out, width) = self.dilation, PRODUCTS, OUTPUTS, self.shape[:2]
+        k, step = len(y) // (m * d), x.stride(0)
+        x = x if step == width else x.contiguous()
+        seen = x.as_strided((k, n, d * width), (m * d * width, d * width, 1))
+        points = torch.bmm(self.into.expand(k, n, n), seen)
+        found = self._products(points.view(k, n, d, width).transpose(0, 1))
+        found = found.view(n, k, d * out).transpose(0, 1)
+        torch.bmm(self.back.expand(k, m, n), found, out=y.view(k, m, d * out))
 
 
 Rows = list[list[float]]

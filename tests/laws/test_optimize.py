@@ -15,8 +15,9 @@ import dac_rocm
 from dac_rocm.engine import Flow, run
 from dac_rocm.errors import BackendError
 from dac_rocm.nn.layers import Snake1d
-from dac_rocm.runtime import cpu
-from dac_rocm.runtime.cpu import CpuNetwork, choose_convolution
+from dac_rocm.runtime import convolution
+from dac_rocm.runtime.convolution import choose_convolution
+from dac_rocm.runtime.cpu import CpuNetwork
 
 HALVES = ("encoder", "decoder")
 
@@ -54,7 +55,7 @@ def test_fast_equals_plain_exactly_in_float64(shape, half, monkeypatch):
     Snakes of alpha 0 and 1e-9 are left out: the fast network takes them as 1e-8, which float32
     cannot tell apart.
     """
-    monkeypatch.setattr(cpu, "_packed", None)
+    monkeypatch.setattr(convolution, "packed", None)
     model = nw.build(shape, dtype=torch.float64)
     for module in model.modules():
         if isinstance(module, Snake1d) and not module.log_scale:
@@ -96,13 +97,13 @@ def test_the_public_twin_of_the_packed_call(monkeypatch):
     model = nw.shared("even")
     x = signal(model, "encoder", 20)
     packed = run(fast(model, "encoder"), x)
-    monkeypatch.setattr(cpu, "_packed", None)
+    monkeypatch.setattr(convolution, "packed", None)
     assert choose_convolution().name == "conv2d"
     assert (run(fast(model, "encoder"), x) - packed).abs().max() <= FLOAT32_LAW
 
 
 def test_a_packed_call_that_computes_wrong_is_not_chosen(monkeypatch):
-    monkeypatch.setattr(cpu, "_packed", lambda *_: lambda x, onto: torch.zeros_like(x))
+    monkeypatch.setattr(convolution, "packed", lambda *_: lambda x, onto: torch.zeros_like(x))
     assert choose_convolution().name == "conv2d"
     assert "another result" in choose_convolution().reason
 

@@ -8,7 +8,7 @@ import torch
 from tolerances import FLOAT32_LAW
 from torch.nn import functional as F
 
-from dac_rocm.runtime import cpu
+from dac_rocm.runtime import convolution
 from dac_rocm.runtime.pieces import SHORTEST, pieces
 
 
@@ -34,12 +34,28 @@ def test_few_lengths_and_little_twice():
 @pytest.mark.parametrize("stride,dilation", [(1, 1), (1, 3), (2, 1)])
 @pytest.mark.parametrize("outputs", [3, 256, 300, 1000])
 def test_pieces_equal_the_whole(outputs, stride, dilation):
-    if cpu.choose_convolution().name != "onednn":
+    """Three taps, by oneDNN's convolution."""
+    if convolution.choose_convolution().name != "onednn":
         pytest.skip("oneDNN's packed convolution is not to be had")
     weight, bias = nw.noise(6, 4, 3), nw.noise(6)
     x = nw.noise(2, (outputs - 1) * stride + 2 * dilation + 1, 4)
     wanted = F.conv1d(x.transpose(1, 2), weight, bias, stride, 0, dilation).transpose(1, 2)
     onto = nw.noise(2, outputs, 6)
-    convolve = cpu._packed(weight, bias, stride, dilation)
+    convolve = convolution.packed(weight, bias, stride, dilation)
+    assert (convolve(x, None) - wanted).abs().max() <= FLOAT32_LAW
+    assert (convolve(x, onto) - wanted - onto).abs().max() <= FLOAT32_LAW
+
+
+@pytest.mark.parametrize("taps", [1, 2])
+@pytest.mark.parametrize("outputs", [1, 3, 256, 300, 1000])
+def test_overlapping_rows_equal_the_convolution(outputs, taps):
+    """One or two taps, by oneDNN's matrix product, also in a part of a longer tensor."""
+    if convolution.choose_convolution().name != "onednn":
+        pytest.skip("oneDNN's packed product is not to be had")
+    weight, bias = nw.noise(6, 4, taps), nw.noise(6)
+    x = nw.noise(2, outputs + 20, 4).narrow(1, 9, outputs + taps - 1)
+    wanted = F.conv1d(x.transpose(1, 2), weight, bias).transpose(1, 2)
+    onto = nw.noise(2, outputs, 6)
+    convolve = convolution.linear(weight, bias)
     assert (convolve(x, None) - wanted).abs().max() <= FLOAT32_LAW
     assert (convolve(x, onto) - wanted - onto).abs().max() <= FLOAT32_LAW
