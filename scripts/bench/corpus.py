@@ -19,7 +19,7 @@ from pathlib import Path
 
 SECONDS, RATE = 10, 44100
 """Of a clip."""
-SHARD = 4
+SHARD = 8
 
 
 def main() -> None:
