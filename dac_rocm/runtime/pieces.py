@@ -49,16 +49,15 @@ def by_pieces(convolve: Convolve, span: int, stride: int) -> Convolve:
 def pieces(outputs: int) -> list[tuple[int, int]]:
     """Divide a length into starts and lengths, which are powers of two.
 
-    Each piece is as long as fits. The last one reaches back into the one before it, by at most 1/8
-    of the whole, so that it has such a length too. What is shorter than `SHORTEST` stays as it is.
+    All are equal but the last one, which reaches back into the one before it, by at most 1/8 of
+    the whole where that is long. What is shorter than `SHORTEST` stays as it is.
     """
-    found, start = [], 0
-    while outputs - start >= max(SHORTEST, outputs / 8):
-        n = 1 << (outputs - start).bit_length() - 1
-        found.append((start, n))
-        start += n
-    rest = outputs - start
+    size = max(SHORTEST, 1 << max(0, outputs.bit_length() - 3))
+    if outputs < size or outputs & (outputs - 1) == 0:
+        return [(0, outputs)]
+    found = [(start, size) for start in range(0, outputs - size + 1, size)]
+    rest = outputs % size
     if rest:
-        last = max(LEAST, 1 << (rest - 1).bit_length()) if found else rest
+        last = max(LEAST, 1 << (rest - 1).bit_length())
         found.append((outputs - last, last))
     return found
