@@ -40,7 +40,7 @@ def packed(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> C
         return _signal(y) if onto is None else _signal(y).add_(onto)
 
     span = (weight.shape[2] - 1) * dilation + 1
-    return by_pieces(convolve, span, stride)
+    return by_pieces(convolve, weight.shape[0], span, stride)
 
 
 def _one_order(pack: Callable[[int], Tensor], weight: Tensor) -> Callable[[int], Tensor]:
@@ -76,7 +76,7 @@ def linear(weight: Tensor, bias: Tensor | None) -> Convolve:
             y = ops._linear_pointwise.binary(seen, onto, ordered, bias, "add")
         return y
 
-    return by_pieces(convolve, taps, 1)
+    return by_pieces(convolve, out, taps, 1)
 
 
 class PackedProducts(Products):
@@ -125,12 +125,13 @@ def _signal(y: Tensor) -> Tensor:
 
 
 def choose_convolution() -> Choice:
-    """Choose between oneDNN's packed convolution and torch's public one, by trying."""
-    weight, x = torch.ones(2, 2, 1), torch.ones(1, 3, 2)
+    """Choose between oneDNN's packed calls and torch's public one, by trying."""
+    weight, bias, x = torch.ones(2, 2, 2), torch.ones(2), torch.arange(8.0).view(1, 4, 2)
+    wanted = torch.tensor([7.0, 15.0, 23.0]).view(1, 3, 1).expand(1, 3, 2)
     try:
-        y = packed(weight, torch.ones(2), 1, 1)(x, None)
+        found = packed(weight, bias, 1, 1)(x, None), linear(weight, bias)(x, None)
     except (AttributeError, RuntimeError, TypeError) as error:
         return Choice("conv2d", f"oneDNN's packed call is not to be had ({type(error).__name__})")
-    if not torch.equal(y, torch.full((1, 3, 2), 3.0)):
+    if not all(torch.equal(y, wanted) for y in found):
         return Choice("conv2d", "oneDNN's packed call gave another result than it should")
     return Choice("onednn", "weights are packed once, and not at every call")

@@ -19,11 +19,12 @@ Convolve = Callable[[Tensor, Tensor | None], Tensor]
 """[B, T, C] and what is added to the result, or None -> [B, T', C']."""
 
 
-def by_pieces(convolve: Convolve, span: int, stride: int) -> Convolve:
+def by_pieces(convolve: Convolve, channels: int, span: int, stride: int) -> Convolve:
     """Make a convolution work piece by piece.
 
     Args:
         convolve: [B, T, C] -> [B, T', C'], without padding.
+        channels: C'.
         span: Inputs that one output sees.
         stride: Inputs from one output to the next.
     """
@@ -33,14 +34,11 @@ def by_pieces(convolve: Convolve, span: int, stride: int) -> Convolve:
         found = pieces(outputs)
         if len(found) == 1:
             return convolve(x, onto)
-        y = None
+        y = x.new_empty(x.shape[0], outputs, channels)
         for start, n in found:
             seen = x.narrow(1, start * stride, (n - 1) * stride + span)
             part = convolve(seen, None if onto is None else onto.narrow(1, start, n))
-            if y is None:
-                y = part.new_empty(part.shape[0], outputs, part.shape[2])
             y.narrow(1, start, n).copy_(part)
-        assert y is not None
         return y
 
     return divided

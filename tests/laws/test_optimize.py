@@ -102,8 +102,9 @@ def test_the_public_twin_of_the_packed_call(monkeypatch):
     assert (run(fast(model, "encoder"), x) - packed).abs().max() <= FLOAT32_LAW
 
 
-def test_a_packed_call_that_computes_wrong_is_not_chosen(monkeypatch):
-    monkeypatch.setattr(convolution, "packed", lambda *_: lambda x, onto: torch.zeros_like(x))
+@pytest.mark.parametrize("call", ["packed", "linear"])
+def test_a_packed_call_that_computes_wrong_is_not_chosen(call, monkeypatch):
+    monkeypatch.setattr(convolution, call, lambda *_: lambda x, onto: torch.zeros_like(x))
     assert choose_convolution().name == "conv2d"
     assert "another result" in choose_convolution().reason
 
