@@ -149,12 +149,15 @@ def tile_length(
     if max_positions is not None:
         tile = min(tile, max_positions / positions - held)
     down, _ = ratio(steps)
-    return few_digits(max(1, int(tile) // down), 4) * down
+    return few_digits(max(1, int(tile) // down)) * down
 
 
-def few_digits(n: int, digits: int) -> int:
-    """Round an integer down so that only its first binary digits differ from zero."""
-    low = max(0, n.bit_length() - digits)
+def few_digits(n: int) -> int:
+    """Round an integer down so that only its first four binary digits differ from zero.
+
+    Some libraries build and keep a kernel for each length that they meet: so they meet few.
+    """
+    low = max(0, n.bit_length() - 4)
     return n >> low << low
 
 

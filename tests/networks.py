@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +17,7 @@ from dac_rocm.config import CodecConfig, GaussianConfig, Half, Level, RVQConfig
 from dac_rocm.dac import DAC
 from dac_rocm.dacvae import DACVAE
 from dac_rocm.nn.layers import Snake1d
+from dac_rocm.runtime.convolution import choose_convolution
 from dac_rocm.weights.stamp import stamp_of
 
 torch.set_num_threads(1)  # these networks are too small to share: threads would only wait
@@ -199,3 +201,9 @@ def gaps(model: DAC, z: Tensor) -> Tensor:
 def sure(gap: Tensor, least: float) -> Tensor:
     """Codes that rounding cannot change: no near tie at this codebook or at an earlier one."""
     return (gap > least).cumprod(1).bool()
+
+
+def packed_or_skip() -> None:
+    """Skip a test of oneDNN's packed calls where torch does not have them."""
+    if choose_convolution().name != "onednn":
+        pytest.skip("oneDNN's packed calls are not to be had")

@@ -36,9 +36,6 @@ PRODUCTS = OUTPUTS + TAPS - 1
 """n: the points and infinity."""
 ROWS = 64
 """Output channels of a filter that are transformed at once, in float64."""
-DIGITS = 4
-"""Binary digits of the number of blocks in a piece that may differ from zero: oneDNN builds a
-kernel for each number that it meets, and keeps it."""
 
 
 class Products(ABC):
@@ -119,10 +116,10 @@ class Winograd:
         """Convolve [T, C] into [T', C'], piece by piece; the last ends where the signal does."""
         block = OUTPUTS * self.dilation
         most = self._products.piece // (PRODUCTS * self.dilation * max(self.shape[:2]))
-        piece = few_digits(max(1, most), DIGITS) * block
+        piece = few_digits(max(1, most)) * block
         for begin in range(0, len(y), piece):
             blocks = -(-min(piece, len(y) - begin) // block)
-            n = -few_digits(-blocks, DIGITS) * block
+            n = -few_digits(-blocks) * block
             if n > len(y):
                 self._padded(x, y, n)
                 return

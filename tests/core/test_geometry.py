@@ -280,3 +280,10 @@ def test_widest_by_hand():
     config = preset("dac-44khz").config
     assert geometry.widest(lower_decoder(config)) == (512 * 96, 512)
     assert geometry.widest(lower_encoder(config)) == (64, 1)
+
+
+def test_few_digits_is_the_next_such_number_below_or_above():
+    few = sorted({m << low for m in range(16) for low in range(10)})
+    for n in range(1, 4096):
+        assert geometry.few_digits(n) == max(m for m in few if m <= n)
+        assert -geometry.few_digits(-n) == min(m for m in few if m >= n)

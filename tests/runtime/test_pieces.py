@@ -35,8 +35,7 @@ def test_few_lengths_and_little_twice():
 @pytest.mark.parametrize("outputs", [3, 256, 300, 1000])
 def test_pieces_equal_the_whole(outputs, stride, dilation):
     """Three taps, by oneDNN's convolution."""
-    if convolution.choose_convolution().name != "onednn":
-        pytest.skip("oneDNN's packed convolution is not to be had")
+    nw.packed_or_skip()
     weight, bias = nw.noise(6, 4, 3), nw.noise(6)
     x = nw.noise(2, (outputs - 1) * stride + 2 * dilation + 1, 4)
     wanted = F.conv1d(x.transpose(1, 2), weight, bias, stride, 0, dilation).transpose(1, 2)
@@ -50,8 +49,7 @@ def test_pieces_equal_the_whole(outputs, stride, dilation):
 @pytest.mark.parametrize("outputs", [1, 3, 256, 300, 1000])
 def test_overlapping_rows_equal_the_convolution(outputs, taps):
     """One or two taps, by oneDNN's matrix product, also in a part of a longer tensor."""
-    if convolution.choose_convolution().name != "onednn":
-        pytest.skip("oneDNN's packed product is not to be had")
+    nw.packed_or_skip()
     weight, bias = nw.noise(6, 4, taps), nw.noise(6)
     x = nw.noise(2, outputs + 20, 4).narrow(1, 9, outputs + taps - 1)
     wanted = F.conv1d(x.transpose(1, 2), weight, bias).transpose(1, 2)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from dac_rocm.engine import run
 from dac_rocm.nn.layers import Snake1d
-from dac_rocm.runtime import convolution, cpu
+from dac_rocm.runtime import cpu
 from dac_rocm.runtime.convolution import PackedProducts
 from dac_rocm.runtime.cpu import CpuNetwork
 from dac_rocm.runtime.winograd import OUTPUTS, PRODUCTS, TAPS, BatchedProducts, Winograd, transforms
@@ -20,16 +20,11 @@ def direct(weight, bias, dilation, x):
     return F.conv1d(x.transpose(1, 2), weight, bias, dilation=dilation).transpose(1, 2)
 
 
-def packed_or_skip():
-    if convolution.choose_convolution().name != "onednn":
-        pytest.skip("oneDNN's packed product is not to be had")
-
-
 @pytest.mark.parametrize("dilation", [1, 3, 9])
 @pytest.mark.parametrize("outputs", [1, 4, 5, 6, 44, 45, 46, 200])
 @pytest.mark.parametrize("channels", [4, 48])
 def test_packed_products_equal_batched_ones(channels, outputs, dilation, monkeypatch):
-    packed_or_skip()
+    nw.packed_or_skip()
     weight, bias = nw.noise(6, channels, TAPS), nw.noise(6)
     x = nw.noise(2, outputs + (TAPS - 1) * dilation, channels)
     for products in (PackedProducts, BatchedProducts):
