@@ -7,6 +7,7 @@ numpy, so that every rule here is tested in milliseconds.
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import lru_cache
 
 from dac_rocm.config import CodecConfig
 from dac_rocm.errors import ShapeError
@@ -43,6 +44,7 @@ def known_length(steps: Steps, length: int) -> int:
     return length
 
 
+@lru_cache(maxsize=64)  # asked for at each run
 def lookahead(steps: Steps) -> int:
     """Inputs that must follow before an output is known: how far `steps` look ahead.
 

@@ -6,6 +6,7 @@ recursive filters, whatever the division into pushes. This file must not change 
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +136,7 @@ def normalizing_gain_db(loudness_db: float, target_db: float = TARGET_DB) -> flo
     return min(target_db - loudness_db, MAX_GAIN_DB)
 
 
+@lru_cache(maxsize=16)
 def k_weighting(sample_rate: int, size: int) -> npt.NDArray[np.complex128]:
     """Return the response of the two K-weighting filters at the frequencies of an rfft of `size`.
 
@@ -143,7 +145,9 @@ def k_weighting(sample_rate: int, size: int) -> npt.NDArray[np.complex128]:
     """
     z = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
     shelf, high_pass = k_weighting_biquads(sample_rate)
-    return _response(shelf, z) * _response(high_pass, z)
+    response = _response(shelf, z) * _response(high_pass, z)
+    response.flags.writeable = False
+    return response
 
 
 def k_weighting_biquads(sample_rate: int) -> tuple[_Float64, _Float64]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a folder run cost more than its parts? Reading, resampling and the model, each alone.
 
-usage: batch.py [--files N] [--rounds R] [--model NAME]
+usage: batch.py [--files N] [--rounds R] [--model NAME | --full]
 
 Aim: wall time at most 1.05 times the CPU seconds of the parts divided by the cores, and memory
 that does not grow. Parts and run take turns on files of their own, so that neither a machine that
@@ -22,15 +22,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=100, help="of 1 to 8 s a turn; default: 100")
     parser.add_argument("--rounds", type=int, default=4, help="turns; default: 4")
-    parser.add_argument("--model", default="tiny", help="default: tiny")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--model", default="tiny", help="default: tiny")
+    which.add_argument("--full", action="store_true", help="44.1 kHz network, random weights")
     args = parser.parse_args()
-    bench(args.files, args.rounds, args.model)
+    bench(args.files, args.rounds, random_44k() if args.full else load(args.model))
 
 
-def bench(count: int, rounds: int, name: str) -> None:
+def load(name: str):
+    import dac_rocm
+
+    return dac_rocm.load(name, parts="encoder", device="cpu")
+
+
+def random_44k():
     import torch
 
-    import dac_rocm
+    from dac_rocm import DAC
+    from dac_rocm.presets import preset
+
+    torch.manual_seed(0)
+    return DAC(preset("dac-44khz").config)
+
+
+def bench(count: int, rounds: int, model) -> None:
+    import torch
 
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -39,7 +55,6 @@ def bench(count: int, rounds: int, name: str) -> None:
     grown = []
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
-        model = dac_rocm.load(name, parts="encoder", device="cpu")
         model.encode(torch.zeros(1, 1, model.sample_rate))  # builds what is built once
         for turn in range(rounds):
             sources, seconds = make_files(Path(folder) / f"parts{turn}", count, 2 * turn)
