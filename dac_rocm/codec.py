@@ -34,7 +34,7 @@ from dac_rocm.runtime.backends import (
     hint_at_first,
     prepare_miopen,
 )
-from dac_rocm.runtime.optimize import Networks, choose_profile, choose_push, open_flow
+from dac_rocm.runtime.optimize import Networks, choose_profile, choose_push, run_whole
 from dac_rocm.runtime.tiles import choose_tile
 
 PARTS = ("all", "encoder", "decoder")
@@ -202,7 +202,7 @@ class Codec(Pretrained, ABC):
     def _run(self, half: str, x: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         tile, _ = self.choose_tile(half, x.shape[0])
         with hint_at_first(self.device):
-            y = open_flow(self.network(half), tile=tile, lengths=lengths).push(x, end=True)
+            y = run_whole(self.network(half), x, tile=tile, lengths=lengths)
         if self.dtype != torch.float16:
             return y
         again = lambda: self._in_float32()._run(half, x.float(), lengths)  # noqa: E731

@@ -82,7 +82,7 @@ def linear(weight: Tensor, bias: Tensor | None) -> Convolve:
 class PackedProducts(Products):
     """By oneDNN with packed filters, one by one."""
 
-    piece = 3 << 20
+    piece = 3 << 19
 
     def __init__(self, filters: Tensor, bias: Tensor | None) -> None:
         pack, length = torch.ops.mkldnn._reorder_linear_weight, _typical_length(filters)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,8 +33,8 @@ from dac_rocm.runtime.winograd import TAPS, BatchedProducts, Winograd
 MIN_ALPHA = 1e-8
 """Frequencies below are taken as this: u + u² is then u to the last bit, as the formula says."""
 
-PIECE = 1 << 18
-"""Elements of a snake that are computed at once: they stay in the cache of the cores."""
+PIECE = 1 << 17
+"""Elements of a snake that each thread computes at once: they stay in the cache of its core."""
 
 ROWS = 64
 """Output channels of a weight that are computed at once, in float64."""
@@ -91,13 +92,13 @@ class CpuKernel:
         if self.alpha is None or self.beta is None:
             out.copy_(x)
             return
-        rows = max(1, PIECE // (x.shape[0] * x.shape[2]))
+        rows = max(1, PIECE * torch.get_num_threads() // (x.shape[0] * x.shape[2]))
         sines = x.new_empty(x.shape[0], min(rows, x.shape[1]), x.shape[2])
         for start in range(0, x.shape[1], rows):
             n = min(rows, x.shape[1] - start)
             piece, u, s = x.narrow(1, start, n), out.narrow(1, start, n), sines.narrow(1, 0, n)
             torch.mul(piece, self.alpha, out=u)
-            torch.sin(u, out=s)
+            _sin(u, s)
             if not self._shared:
                 torch.mul(piece, self.beta, out=u)
             u.addcmul_(s, s)
@@ -110,6 +111,15 @@ class CpuKernel:
         if isinstance(self.step, Transposed):
             return y.reshape(y.shape[0], -1, self.step.out_channels)
         return y
+
+
+def _sin(x: Tensor, out: Tensor) -> None:
+    """Write the sine by numpy where there is one thread: in float32 twice as fast as MKL's here."""
+    if x.dtype != torch.float32 or torch.get_num_threads() > 1:
+        torch.sin(x, out=out)
+        return
+    with np.errstate(invalid="ignore"):
+        np.sin(x.numpy(), out=out.numpy())
 
 
 def _coefficients(snake: Snake1d | None) -> tuple[Tensor | None, Tensor | None]:

@@ -20,6 +20,7 @@ from dac_rocm.runtime.cpu import CpuNetwork
 from dac_rocm.runtime.flow import FixedFlow, FixedRunner
 from dac_rocm.runtime.gpu import GpuNetwork, choose_order
 from dac_rocm.runtime.graphs import graphed_runner
+from dac_rocm.runtime.segments import cut, run_in_segments
 
 PROFILES = ("auto", "plain", "cpu", "gpu", "graphs", "compile")
 """`auto` takes the fast network of the device, never one of the last two; `plain` torch's own
@@ -165,6 +166,20 @@ def open_flow(
     if isinstance(network, FixedRunner):
         return network.flow(lengths=lengths)
     return Flow(network, tile=tile, lengths=lengths)
+
+
+def run_whole(
+    network: Network, x: Tensor, *, tile: int | None = None, lengths: Sequence[int] | None = None
+) -> Tensor:
+    """Run a whole signal in the way that is fastest; see `engine.run`."""
+    if isinstance(network, CpuNetwork):
+        threads = torch.get_num_threads()
+        segments = cut(network.steps, x.shape[-1], threads)
+        if len(segments) > 1:
+            return run_in_segments(
+                network, x, segments, threads=threads, tile=tile, lengths=lengths
+            )
+    return open_flow(network, tile=tile, lengths=lengths).push(x, end=True)
 
 
 def lookahead_of(network: Network) -> int:

@@ -47,7 +47,7 @@ class Products(ABC):
     """
 
     piece: ClassVar[int]
-    """Points times channels of one piece at most."""
+    """Points times channels of one piece at most, for each thread."""
 
     @abstractmethod
     def __init__(self, filters: Tensor, bias: Tensor | None) -> None: ...
@@ -60,7 +60,7 @@ class Products(ABC):
 class BatchedProducts(Products):
     """By torch's batched product: best for few channels, and everywhere to be had."""
 
-    piece = 1 << 20
+    piece = 1 << 19
 
     def __init__(self, filters: Tensor, bias: Tensor | None) -> None:
         self.filters, self.bias = filters.transpose(1, 2).contiguous(), bias
@@ -115,7 +115,8 @@ class Winograd:
     def _item(self, x: Tensor, y: Tensor) -> None:
         """Convolve [T, C] into [T', C'], piece by piece; the last ends where the signal does."""
         block = OUTPUTS * self.dilation
-        most = self._products.piece // (PRODUCTS * self.dilation * max(self.shape[:2]))
+        most = self._products.piece * torch.get_num_threads()
+        most //= PRODUCTS * self.dilation * max(self.shape[:2])
         piece = few_digits(max(1, most)) * block
         for begin in range(0, len(y), piece):
             blocks = -(-min(piece, len(y) - begin) // block)

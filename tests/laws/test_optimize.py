@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import pickle
 
 import networks as nw
@@ -17,7 +18,7 @@ from dac_rocm.errors import BackendError
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.runtime import convolution
 from dac_rocm.runtime.convolution import choose_convolution
-from dac_rocm.runtime.cpu import CpuNetwork
+from dac_rocm.runtime.cpu import CpuNetwork, _sin
 
 HALVES = ("encoder", "decoder")
 
@@ -45,6 +46,33 @@ def test_fast_equals_plain(shape, half):
     x = signal(model, half, 23)
     gap = run(fast(model, half), x) - run(model.network(half), x)
     assert gap.abs().max() <= FLOAT32_LAW
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+@pytest.mark.parametrize("half", HALVES)
+def test_fast_equals_plain_with_any_threads(half, threads):
+    """One thread has a sine and sizes of its own."""
+    model, before = nw.shared("even"), torch.get_num_threads()
+    network, x = fast(model, half), signal(model, half, 300)
+    wanted = run(model.network(half), x)
+    torch.set_num_threads(threads)
+    try:
+        assert (run(network, x) - wanted).abs().max() <= FLOAT32_LAW
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+def test_what_is_not_finite_passes_quietly(threads, recwarn):
+    x, before = torch.tensor([0.5, math.inf, -math.inf, math.nan, 1e6]), torch.get_num_threads()
+    found = torch.empty_like(x)
+    torch.set_num_threads(threads)
+    try:
+        _sin(x, found)
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found, torch.sin(x), equal_nan=True, rtol=0, atol=2e-7)
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("half", HALVES)
