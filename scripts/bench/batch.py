@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a folder run cost more than its parts? Reading, resampling and the model, each alone.
 
-usage: batch.py [--files N] [--rounds R] [--model NAME | --full]
+usage: batch.py [--files N] [--rounds R] [--model NAME]
 
 Aim: wall time at most 1.05 times the CPU seconds of the parts divided by the cores, and memory
 that does not grow. Parts and run take turns on files of their own, so that neither a machine that
@@ -20,13 +20,11 @@ from peers.memory import memory
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--files", type=int, default=100, help="of 1 to 8 s a turn; default: 100")
-    parser.add_argument("--rounds", type=int, default=4, help="turns; default: 4")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--model", default="tiny", help="default: tiny")
-    which.add_argument("--full", action="store_true", help="44.1 kHz network, random weights")
+    parser.add_argument("--files", type=int, default=20, help="of 1 to 8 s a turn; default: 20")
+    parser.add_argument("--rounds", type=int, default=3, help="turns; default: 3")
+    parser.add_argument("--model", help="default: the 44.1 kHz network with random weights")
     args = parser.parse_args()
-    bench(args.files, args.rounds, random_44k() if args.full else load(args.model))
+    bench(args.files, args.rounds, load(args.model) if args.model else random_44k())
 
 
 def load(name: str):

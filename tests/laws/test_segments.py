@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import networks as nw
@@ -111,6 +112,15 @@ def test_a_model_cuts_long_signals_where_there_are_threads(monkeypatch):
     assert set(seen) == {threading.main_thread()}
 
 
+def test_segments_in_inference_mode():
+    model = dac_rocm.load("tiny")
+    audio = nw.noise(1, 1, 2 * model.sample_rate)
+    with threads(2):
+        wanted = model.encode(audio)
+        with torch.inference_mode():
+            assert torch.equal(model.encode(audio), wanted)
+
+
 def test_what_fails_is_raised_and_the_threads_are_as_before(monkeypatch):
     model = nw.shared("even", torch.float64)
     network = model.network("decoder")
@@ -126,6 +136,8 @@ def test_what_fails_is_raised_and_the_threads_are_as_before(monkeypatch):
         with pytest.raises(BackendError, match="no memory left"):
             run_in_segments(network, x, parts, threads=2)
         assert torch.get_num_threads() == 2
+        with ThreadPoolExecutor(1) as another:
+            assert another.submit(torch.get_num_threads).result() == 2
     assert not [t for t in threading.enumerate() if "ThreadPool" in t.name]
 
 
