@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,13 +117,14 @@ def run_batch(
     """
     from dac_rocm.batch import claimed, run
     from dac_rocm.cli.tally import Tally
+    from dac_rocm.runtime.threads import intra_op_threads
 
     jobs, threads = share_out(args.jobs, len(pairs), model.device.type)
     with ExitStack() as stack:
         stack.enter_context(claimed(Path(args.output)))
         tally = stack.enter_context(Tally(len(pairs), args.report))
         stack.callback(_finish, tally, args.json, time.perf_counter())
-        stack.enter_context(_intra_op_threads(threads))
+        stack.enter_context(intra_op_threads(threads))
         tally.take_unreadable(found.unreadable)
         results = stack.enter_context(closing(run(work, pairs, jobs=jobs, group=group)))
         for result in results:
@@ -155,15 +156,3 @@ def share_out(jobs: int | None, files: int, device: str) -> tuple[int, int]:
     wanted = jobs or (cores if device == "cpu" else GPU_JOBS)
     jobs = max(1, min(wanted, files))
     return jobs, max(1, cores // jobs)
-
-
-@contextmanager
-def _intra_op_threads(number: int) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -9,13 +9,13 @@ import multiprocessing
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 from dac_rocm.errors import BackendError
+from dac_rocm.runtime.threads import intra_op_threads
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -80,7 +80,7 @@ class Local:
         """Run jobs; see `Engine`."""
         workers = min(self.workers, len(jobs))
         if workers <= 1:
-            with _threads_kept():
+            with intra_op_threads(torch.get_num_threads()):  # a worker may change that
                 work = Lazy(factory)
                 for job in jobs:
                     yield work(job)
@@ -119,12 +119,3 @@ def _start(factory: Callable[[], Any]) -> None:
 
 def _do(job: Any) -> Any:
     return _WORKERS[0](job)
-
-
-@contextmanager
-def _threads_kept() -> Iterator[None]:
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -173,12 +173,9 @@ def run_whole(
 ) -> Tensor:
     """Run a whole signal in the way that is fastest; see `engine.run`."""
     if isinstance(network, CpuNetwork):
-        threads = torch.get_num_threads()
-        segments = cut(network.steps, x.shape[-1], threads)
+        segments = cut(network.steps, x.shape[-1], torch.get_num_threads())
         if len(segments) > 1:
-            return run_in_segments(
-                network, x, segments, threads=threads, tile=tile, lengths=lengths
-            )
+            return run_in_segments(network, x, segments, tile=tile, lengths=lengths)
     return open_flow(network, tile=tile, lengths=lengths).push(x, end=True)
 
 

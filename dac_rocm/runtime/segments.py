@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from dac_rocm.engine import Flow, Network
 from dac_rocm.geometry import input_range, output_length, ratio
 from dac_rocm.lowering import Steps
+from dac_rocm.runtime.threads import intra_op_threads
 
 LEAST = 16
 """Length of a segment at least, in times of what its neighbours compute again."""
@@ -51,14 +53,21 @@ def cut(steps: Steps, length: int, threads: int) -> list[Segment]:
     Returns:
         Segments in order, as many for each thread; one where several are not worth it.
     """
-    down, up = ratio(steps)
-    low, high = input_range(steps, 0, up)
-    twice = max(1, high - low - down)
+    twice = max(1, overlap(steps))
     width = min(threads, length // (LEAST * twice))
     count = width * max(1, length // (width * MOST * twice)) if width > 1 else 1
     total = output_length(steps, length)
+    _, up = ratio(steps)
     bounds = [i * (total // up) // count * up for i in range(count)] + [total]
     return [_segment(steps, length, *ends) for ends in pairwise(bounds)]
+
+
+@lru_cache(maxsize=64)  # asked for at each run
+def overlap(steps: Steps) -> int:
+    """Inputs that outputs on both sides of a cut depend on."""
+    down, up = ratio(steps)
+    low, high = input_range(steps, 0, up)
+    return high - low - down
 
 
 def _segment(steps: Steps, length: int, start: int, stop: int) -> Segment:
@@ -72,25 +81,26 @@ def run_in_segments(
     x: Tensor,
     segments: Sequence[Segment],
     *,
-    threads: int,
     tile: int | None = None,
     lengths: Sequence[int] | None = None,
 ) -> Tensor:
     """Run a whole signal as `engine.run` does, several segments at a time.
 
+    Each segment at work gets its share of the threads that torch may use here.
+
     Args:
         network: Encoder or decoder, on a CPU.
         x: [B, C, T], T ≥ 1.
         segments: From `cut`.
-        threads: Cores to use; each segment gets its share of them.
         tile: See `engine.Flow`.
         lengths: See `engine.Flow`.
     """
     down, up = ratio(network.steps)
+    threads = torch.get_num_threads()
     width = min(threads, len(segments))
 
     def run_one(segment: Segment) -> Tensor:
-        torch.set_num_threads(max(1, threads // width))  # of this thread, and of those to come
+        torch.set_num_threads(threads // width)
         first, end = segment.first, segment is segments[-1]
         flow = Flow(network, tile=tile, lengths=lengths and [n - first for n in lengths])
         y = flow.push(x[..., first : None if end else segment.last], end=end)
@@ -98,8 +108,8 @@ def run_in_segments(
         return y[..., skip : skip + segment.stop - segment.start]
 
     pool = ThreadPoolExecutor(width)
-    try:
-        return torch.cat(list(pool.map(run_one, segments)), -1)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
+    with intra_op_threads(threads):
+        try:
+            return torch.cat(list(pool.map(run_one, segments)), -1)
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -24,27 +24,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="turns; default: 3")
     parser.add_argument("--model", help="default: the 44.1 kHz network with random weights")
     args = parser.parse_args()
-    bench(args.files, args.rounds, load(args.model) if args.model else random_44k())
+    with tempfile.TemporaryDirectory() as folder:
+        bench(args.files, args.rounds, args.model or save_44k(Path(folder)))
 
 
-def load(name: str):
+def save_44k(folder: Path) -> str:
+    """Save the 44.1 kHz network, with random weights that behave like trained ones."""
+    from peers.prepare import build, config_of, excerpt
+
+    config = config_of("dac-44khz")
+    build(config, excerpt(config)).save_pretrained(folder)
+    return str(folder)
+
+
+def bench(count: int, rounds: int, name: str) -> None:
+    import torch
+
     import dac_rocm
-
-    return dac_rocm.load(name, parts="encoder", device="cpu")
-
-
-def random_44k():
-    import torch
-
-    from dac_rocm import DAC
-    from dac_rocm.presets import preset
-
-    torch.manual_seed(0)
-    return DAC(preset("dac-44khz").config)
-
-
-def bench(count: int, rounds: int, model) -> None:
-    import torch
 
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -53,6 +49,7 @@ def bench(count: int, rounds: int, model) -> None:
     grown = []
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
+        model = dac_rocm.load(name, parts="encoder", device="cpu")
         model.encode(torch.zeros(1, 1, model.sample_rate))  # builds what is built once
         for turn in range(rounds):
             sources, seconds = make_files(Path(folder) / f"parts{turn}", count, 2 * turn)

@@ -37,6 +37,7 @@ from dac_rocm.distributed import (
 from dac_rocm.distributed.engines import Lazy
 from dac_rocm.distributed.manifest import Folder, Report, read_manifest, shard_files
 from dac_rocm.errors import BackendError, ContainerError, OutputError, ShapeError, SourceError
+from dac_rocm.runtime.threads import intra_op_threads
 
 
 def shards(folder):
@@ -99,13 +100,9 @@ def test_two_processes_make_the_same_bytes(source, whole, saved, tmp_path):
 
 
 def test_readers_and_threads_of_the_caller_change_no_byte(source, whole, saved, tmp_path):
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with intra_op_threads(2):
         tokenize(source, tmp_path, load=loading(saved), shard_size=5, readers=3)
         assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
     assert shards(tmp_path) == shards(whole[0])
 
 

@@ -19,6 +19,7 @@ from dac_rocm.nn.layers import Snake1d
 from dac_rocm.runtime import convolution
 from dac_rocm.runtime.convolution import choose_convolution
 from dac_rocm.runtime.cpu import CpuNetwork, _sin
+from dac_rocm.runtime.threads import intra_op_threads
 
 HALVES = ("encoder", "decoder")
 
@@ -52,25 +53,19 @@ def test_fast_equals_plain(shape, half):
 @pytest.mark.parametrize("half", HALVES)
 def test_fast_equals_plain_with_any_threads(half, threads):
     """One thread has a sine and sizes of its own."""
-    model, before = nw.shared("even"), torch.get_num_threads()
+    model = nw.shared("even")
     network, x = fast(model, half), signal(model, half, 300)
     wanted = run(model.network(half), x)
-    torch.set_num_threads(threads)
-    try:
+    with intra_op_threads(threads):
         assert (run(network, x) - wanted).abs().max() <= FLOAT32_LAW
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("threads", (1, 2))
 def test_what_is_not_finite_passes_quietly(threads, recwarn):
-    x, before = torch.tensor([0.5, math.inf, -math.inf, math.nan, 1e6]), torch.get_num_threads()
+    x = torch.tensor([0.5, math.inf, -math.inf, math.nan, 1e6])
     found = torch.empty_like(x)
-    torch.set_num_threads(threads)
-    try:
+    with intra_op_threads(threads):
         _sin(x, found)
-    finally:
-        torch.set_num_threads(before)
     torch.testing.assert_close(found, torch.sin(x), equal_nan=True, rtol=0, atol=2e-7)
     assert not recwarn.list
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import networks as nw
 import pytest
@@ -14,11 +13,12 @@ from tolerances import EXACT_LAW, FLOAT32_LAW
 import dac_rocm
 from dac_rocm.engine import run
 from dac_rocm.errors import BackendError
-from dac_rocm.geometry import input_range, output_length, ratio
+from dac_rocm.geometry import output_length, ratio
 from dac_rocm.lowering import lower_decoder, lower_encoder
 from dac_rocm.presets import list_presets
 from dac_rocm.runtime import segments
-from dac_rocm.runtime.segments import cut, run_in_segments
+from dac_rocm.runtime.segments import cut, overlap, run_in_segments
+from dac_rocm.runtime.threads import intra_op_threads
 
 HALVES = ("encoder", "decoder")
 
@@ -35,23 +35,18 @@ def signal(model, half, n, batch=1):
     return nw.noise(batch, config.in_channels, n, dtype=model.dtype)
 
 
-def reach(steps):
-    down, up = ratio(steps)
-    low, high = input_range(steps, 0, up)
-    return high - low - down
-
-
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("shape", nw.SHAPES)
 def test_segments_equal_the_whole_run(shape, half):
     model = nw.shared(shape, torch.float64)
     network, (down, _) = model.network(half), ratio(model.steps(half))
-    for n in (5 * reach(network.steps), 7 * reach(network.steps) + down // 2 + 1):
+    for n in (5 * overlap(network.steps), 7 * overlap(network.steps) + down // 2 + 1):
         x = signal(model, half, n, batch=2)
         parts = cut(network.steps, n, 3)
         assert len(parts) >= 3
         for tile in (None, 2 * down):
-            found = run_in_segments(network, x, parts, threads=3, tile=tile)
+            with intra_op_threads(3):
+                found = run_in_segments(network, x, parts, tile=tile)
             wanted = run(network, x)
             assert found.shape == wanted.shape
             assert (found - wanted).abs().max() <= EXACT_LAW
@@ -62,14 +57,14 @@ def test_segments_equal_the_whole_run(shape, half):
 def test_segments_of_items_of_different_lengths(shape, half):
     model = nw.shared(shape, torch.float64)
     network, (down, _) = model.network(half), ratio(model.steps(half))
-    n = 6 * reach(network.steps) // down * down
+    n = 6 * overlap(network.steps) // down * down
     x = signal(model, half, n, batch=4)
     lengths = [n, n // 2 // down * down, down, n - down]
     for item, length in zip(x, lengths, strict=True):
         item[:, length:] = 0
-    found = run_in_segments(
-        network, x, cut(network.steps, n, 3), threads=3, lengths=lengths, tile=4 * down
-    )
+    parts = cut(network.steps, n, 3)
+    with intra_op_threads(3):
+        found = run_in_segments(network, x, parts, lengths=lengths, tile=4 * down)
     wanted = run(network, x, lengths=lengths)
     assert (found - wanted).abs().max() <= EXACT_LAW
 
@@ -90,9 +85,9 @@ def test_a_cut_has_no_gaps(half, threads, monkeypatch):
             assert (parts[0].first, parts[-1].last) == (0, n)
             assert all(part.first % down == 0 and part.start % up == 0 for part in parts)
             shortest = min(part.last - part.first for part in parts)
-            assert len(parts) == 1 or shortest >= segments.LEAST * reach(lower) // 2
+            assert len(parts) == 1 or shortest >= segments.LEAST * overlap(lower) // 2
             longest = max(part.last - part.first for part in parts)
-            assert threads == 1 or longest <= 3 * segments.MOST * reach(lower)
+            assert threads == 1 or longest <= 3 * segments.MOST * overlap(lower)
     assert len(cut(lower, n, 1)) == len(cut(lower, down, threads)) == 1
 
 
@@ -100,13 +95,13 @@ def test_a_model_cuts_long_signals_where_there_are_threads(monkeypatch):
     model, seen = dac_rocm.load("tiny"), []
     monkeypatch.setattr(segments.Flow, "push", spied(segments.Flow.push, seen))
     audio = nw.noise(1, 1, 3 * model.sample_rate + 5)
-    with threads(2):
+    with intra_op_threads(2):
         codes, restored = model.encode(audio), model.decode(model.encode(audio))
         assert torch.get_num_threads() == 2
     assert len(set(seen)) > 1
     assert threading.main_thread() not in seen
     seen.clear()
-    with threads(1):
+    with intra_op_threads(1):
         assert torch.equal(codes, model.encode(audio))
         assert (restored - model.decode(codes)).abs().max() <= FLOAT32_LAW
     assert set(seen) == {threading.main_thread()}
@@ -115,7 +110,7 @@ def test_a_model_cuts_long_signals_where_there_are_threads(monkeypatch):
 def test_segments_in_inference_mode():
     model = dac_rocm.load("tiny")
     audio = nw.noise(1, 1, 2 * model.sample_rate)
-    with threads(2):
+    with intra_op_threads(2):
         wanted = model.encode(audio)
         with torch.inference_mode():
             assert torch.equal(model.encode(audio), wanted)
@@ -124,31 +119,20 @@ def test_segments_in_inference_mode():
 def test_what_fails_is_raised_and_the_threads_are_as_before(monkeypatch):
     model = nw.shared("even", torch.float64)
     network = model.network("decoder")
-    x = signal(model, "decoder", 9 * reach(network.steps))
-    parts, begun = cut(network.steps, x.shape[-1], 2), []
+    x = signal(model, "decoder", 9 * overlap(network.steps))
+    parts = cut(network.steps, x.shape[-1], 2)
 
     def fail(self, x, *, end=False):
-        begun.append(end)
         raise BackendError("no memory left")
 
     monkeypatch.setattr(segments.Flow, "push", fail)
-    with threads(2):
+    with intra_op_threads(2):
         with pytest.raises(BackendError, match="no memory left"):
-            run_in_segments(network, x, parts, threads=2)
+            run_in_segments(network, x, parts)
         assert torch.get_num_threads() == 2
         with ThreadPoolExecutor(1) as another:
             assert another.submit(torch.get_num_threads).result() == 2
     assert not [t for t in threading.enumerate() if "ThreadPool" in t.name]
-
-
-@contextmanager
-def threads(n):
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def spied(push, seen):
