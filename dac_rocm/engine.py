@@ -11,34 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from itertools import islice
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from dac_rocm.buffers import Buffers
-from dac_rocm.errors import BackendError, ShapeError
-from dac_rocm.geometry import step_length
-from dac_rocm.lowering import Close, Conv, Open, Step, Steps, Tanh, Transposed
+from dac_rocm.errors import BackendError
+from dac_rocm.geometry import output_length, part_length, stages
+from dac_rocm.lowering import Steps
+from dac_rocm.nodes import Kernel, Node, build_nodes
 from dac_rocm.ops.platform import float32_precision
-
-
-class Kernel(Protocol):
-    """The maths of one convolution step, on tensors in the network's memory order."""
-
-    def extend(self, past: Tensor, x: Tensor, after: int) -> Tensor:
-        """Return `past`, the activated `x`, and `after` zeros, in one tensor.
-
-        The snake that stands before the convolution, if any, is applied to `x`; `past` went
-        through it before.
-        """
-
-    def convolve(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
-        """Convolve without padding, and add `onto` where it is given.
-
-        A transposed step gets `taps - 1` inputs of the past in front and returns the
-        `stride` outputs that belong to each input after them.
-        """
 
 
 class Network(Protocol):
@@ -49,6 +32,10 @@ class Network(Protocol):
     """Axis of time in memory order: 2 for [B, C, T], 1 for [B, T, C]."""
     tf32: bool
     """Let float32 products on NVIDIA round to TF32."""
+
+    @property
+    def cached(self) -> int | None:
+        """Elements of an activation that stay in the cache; None where it does not matter."""
 
     @property
     def kernels(self) -> Sequence[Kernel | None]:
@@ -83,7 +70,8 @@ class Flow:
     ) -> None:
         self.network = network
         self.tile = tile
-        self._nodes = _nodes(network, lengths)
+        self._stages = _stages(network, lengths)
+        self._nodes = [node for stage in self._stages for node in stage.nodes]
         self._ended = False
 
     @torch.no_grad()
@@ -139,8 +127,8 @@ class Flow:
     def _run(self, x: Tensor, end: bool) -> Tensor:
         y = self.network.enter(x)
         with float32_precision(tf32=self.network.tf32) if y.is_cuda else nullcontext():
-            for node in self._nodes:
-                y = node.push(y, end)
+            for stage in self._stages:
+                y = stage.push(y, end)
         return self.network.leave(y)
 
     def snapshot(self) -> Snapshot:
@@ -152,6 +140,39 @@ class Flow:
         self._ended, nodes = state
         for node, attributes in zip(self._nodes, nodes, strict=True):
             vars(node).update(attributes)
+
+
+class _Stage:
+    """Steps of one rate, through which a push goes in parts that stay in the cache."""
+
+    def __init__(self, network: Network, steps: Steps, nodes: list[Node]) -> None:
+        self.steps, self.nodes = steps, nodes
+        self.time, self.cached = network.time, network.cached
+        self._part: int | None = None
+
+    def push(self, x: Tensor, end: bool) -> Tensor:
+        n = x.shape[self.time]
+        if self._part is None:  # the batch is known from here on
+            self._part = part_length(self.steps, x.shape[0], self.cached) if self.cached else n
+        if self.cached is None or n <= self._part:
+            return self._run(x, end)
+        *some, last = torch.split(x, self._part, self.time)
+        return torch.cat([*(self._run(y, False) for y in some), self._run(last, end)], self.time)
+
+    def _run(self, x: Tensor, end: bool) -> Tensor:
+        for node in self.nodes:
+            x = node.push(x, end)
+        return x
+
+
+def _stages(network: Network, lengths: Sequence[int] | None) -> list[_Stage]:
+    found, kernels = [], iter(network.kernels)
+    for steps in stages(network.steps):
+        nodes = build_nodes(steps, list(islice(kernels, len(steps))), network.time, lengths)
+        found.append(_Stage(network, steps, nodes))
+        if lengths is not None:
+            lengths = [output_length(steps, length) for length in lengths]
+    return found
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -176,148 +197,3 @@ def run(
         [B, C', T'], T' as `geometry.output_length` says.
     """
     return Flow(network, tile=tile, lengths=lengths).push(x, end=True)
-
-
-class _Node(Protocol):
-    def push(self, x: Tensor, end: bool) -> Tensor: ...
-
-
-class _ConvNode:
-    """Keeps the activated inputs that outputs to come will see."""
-
-    def __init__(
-        self, kernel: Kernel, step: Conv, time: int, lengths: Sequence[int] | None
-    ) -> None:
-        self.kernel, self.step, self.time, self.lengths = kernel, step, time, lengths
-        self.opened: _OpenNode | None = None
-        self.buffers = Buffers()
-        self.tail: Tensor | None = None
-        self.done = 0
-
-    def push(self, x: Tensor, end: bool) -> Tensor:
-        step, time = self.step, self.time
-        past = _zeros(x, step.pad_left, time) if self.tail is None else self.tail
-        x = self.kernel.extend(past, x, end * step.pad_right)
-        n = x.shape[time]
-        count = max(0, (n - step.span) // step.stride + 1)
-        used = count * step.stride
-        self.tail = self.buffers.keep(x.narrow(time, used, n - used)) if not end else None
-        onto = None if self.opened is None else self.opened.take(count, end)
-        if count == 0:
-            return _empty(x, step.out_channels, time)
-        y = self.kernel.convolve(x.narrow(time, 0, used - step.stride + step.span), onto)
-        self.done += count
-        return _masked(y, self.lengths, self.done, time)
-
-
-class _TransposedNode:
-    """Keeps the last `taps - 1` activated inputs, and counts the samples still to be trimmed."""
-
-    def __init__(
-        self, kernel: Kernel, step: Transposed, time: int, lengths: Sequence[int] | None
-    ) -> None:
-        self.kernel, self.step, self.time, self.lengths = kernel, step, time, lengths
-        self.buffers = Buffers()
-        self.tail: Tensor | None = None
-        self.skip = step.trim_left
-        self.done = 0
-
-    def push(self, x: Tensor, end: bool) -> Tensor:
-        step, time, reach = self.step, self.time, self.step.taps - 1
-        past = _zeros(x, reach, time) if self.tail is None else self.tail
-        x = self.kernel.extend(past, x, end * reach)
-        n = x.shape[time]
-        self.tail = self.buffers.keep(x.narrow(time, n - reach, reach)) if not end else None
-        if n == reach:
-            return _empty(x, step.out_channels, time)
-        y = self.kernel.convolve(x)
-        start = min(self.skip, y.shape[time])
-        self.skip -= start
-        stop = y.shape[time]
-        if end:
-            stop -= step.trim_right + step.taps * step.stride - step.kernel
-        y = y.narrow(time, start, max(0, stop - start))
-        self.done += y.shape[time]
-        return _masked(y, self.lengths, self.done, time)
-
-
-class _OpenNode:
-    """Hands the signal to a residual unit, and keeps it for the convolution that closes it."""
-
-    def __init__(self, time: int) -> None:
-        self.time = time
-        self.buffers = Buffers()
-        self.held: Tensor | None = None
-        self.skip = 0
-
-    def push(self, x: Tensor, end: bool) -> Tensor:
-        self.held = x if self.held is None else torch.cat((self.held, x), self.time)
-        return x
-
-    def take(self, n: int, end: bool) -> Tensor:
-        """Hand out the next `n` positions; the rest, which is ahead of the unit, stays."""
-        held, time = self.held, self.time
-        assert held is not None  # `push` ran before
-        skip = min(self.skip, held.shape[time])
-        self.skip -= skip
-        rest = held.shape[time] - skip - n
-        ahead = held.narrow(time, skip + n, rest)
-        self.held = self.buffers.keep(ahead) if not end else None
-        return held.narrow(time, skip, n)
-
-
-class _TanhNode:
-    def push(self, x: Tensor, end: bool) -> Tensor:
-        return torch.tanh(x)
-
-
-def _nodes(network: Network, lengths: Sequence[int] | None) -> list[_Node]:
-    nodes: list[_Node] = []
-    opened: list[_OpenNode] = []
-    for step, kernel in zip(network.steps, network.kernels, strict=True):
-        if lengths is not None:
-            lengths = [step_length(step, length) for length in lengths]
-        if isinstance(step, Close):  # the convolution before it adds what the unit was opened with
-            last = nodes[-1]
-            assert isinstance(last, _ConvNode)
-            last.opened = opened.pop()
-            last.opened.skip = step.crop
-            continue
-        nodes.append(_node(step, kernel, network.time, lengths))
-        if isinstance(nodes[-1], _OpenNode):
-            opened.append(nodes[-1])
-    return nodes
-
-
-def _node(step: Step, kernel: Kernel | None, time: int, lengths: Sequence[int] | None) -> _Node:
-    match step, kernel:
-        case Conv(), kernel if kernel is not None:
-            return _ConvNode(kernel, step, time, lengths)
-        case Transposed(), kernel if kernel is not None:
-            return _TransposedNode(kernel, step, time, lengths)
-        case Open(), _:
-            return _OpenNode(time)
-        case Tanh(), _:
-            return _TanhNode()
-    raise ShapeError(f"step {step} without a kernel found; a network with one is expected.")
-
-
-def _masked(y: Tensor, lengths: Sequence[int] | None, done: int, time: int) -> Tensor:
-    """Zero what lies after the true end of each item; `y` ends at output number `done`."""
-    n = y.shape[time]
-    for i, length in enumerate(lengths or ()):
-        if length < done:
-            keep = max(0, length - done + n)
-            y[i].narrow(time - 1, keep, n - keep).zero_()
-    return y
-
-
-def _zeros(x: Tensor, n: int, time: int) -> Tensor:
-    shape = list(x.shape)
-    shape[time] = n
-    return x.new_zeros(shape)
-
-
-def _empty(x: Tensor, channels: int, time: int) -> Tensor:
-    shape = [x.shape[0], 0, channels] if time == 1 else [x.shape[0], channels, 0]
-    return x.new_empty(shape)

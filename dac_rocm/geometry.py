@@ -154,6 +154,36 @@ def tile_length(
     return few_digits(max(1, int(tile) // down)) * down
 
 
+@lru_cache(maxsize=64)  # asked for at each run
+def stages(steps: Steps) -> tuple[Steps, ...]:
+    """Divide steps where the rate changes: behind a strided one, and before a transposed one."""
+    found: list[list[Step]] = [[]]
+    for step in steps:
+        if isinstance(step, Transposed) and found[-1]:
+            found.append([])
+        found[-1].append(step)
+        if isinstance(step, Conv) and step.stride > 1:
+            found.append([])
+    return tuple(tuple(stage) for stage in found if stage)
+
+
+def part_length(steps: Steps, batch: int, max_elements: int) -> int:
+    """Inputs to a stage that run at once, so that no activation has more than `max_elements`.
+
+    Args:
+        steps: One of `stages`.
+        batch: Items that run side by side.
+        max_elements: Elements of the largest activation, without what earlier parts left to it.
+
+    Returns:
+        The stride times a power of two: fast code for long signals likes such lengths.
+    """
+    elements, _ = widest(steps)
+    down, _ = ratio(steps)
+    fitting = int(max_elements / (elements * batch)) // down
+    return down << max(0, fitting.bit_length() - 1)
+
+
 def few_digits(n: int) -> int:
     """Round an integer down so that only its first four binary digits differ from zero.
 

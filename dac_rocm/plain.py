@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dac_rocm.engine import Kernel
 from dac_rocm.lowering import Conv, Step, Steps, Transposed
 from dac_rocm.nn.layers import Snake1d
+from dac_rocm.nodes import Kernel
 from dac_rocm.ops.snake import snake
 
 
@@ -40,7 +40,7 @@ class PlainKernel:
     backend: str
 
     def extend(self, past: Tensor, x: Tensor, after: int) -> Tensor:
-        """Return `past`, the activated `x` and `after` zeros; see `engine.Kernel`."""
+        """Return `past`, the activated `x` and `after` zeros; see `nodes.Kernel`."""
         if self.alpha is not None and self.beta is not None and x.shape[-1]:
             x = snake(x, self.alpha, self.beta, self.backend)
         if not past.shape[-1] + after:
@@ -48,7 +48,7 @@ class PlainKernel:
         return torch.cat((past, x, x.new_zeros(*x.shape[:-1], after)), -1)
 
     def convolve(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
-        """Convolve [B, C, T] without padding; see `engine.Kernel`."""
+        """Convolve [B, C, T] without padding; see `nodes.Kernel`."""
         step = self.step
         if isinstance(step, Conv):
             y = F.conv1d(x, self.weight, self.bias, step.stride, 0, step.dilation)
@@ -69,6 +69,7 @@ class PlainNetwork:
 
     time = 2
     tf32 = False
+    cached: int | None = None
 
     def __init__(
         self, steps: Steps, tensors: Mapping[str, Tensor], snakes: Mapping[str, Snake1d]

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dac_rocm.engine import Kernel
 from dac_rocm.lowering import Conv, Step, Steps, Transposed
 from dac_rocm.nn.layers import Snake1d
+from dac_rocm.nodes import Kernel
 from dac_rocm.ops.conv import side_by_side
 from dac_rocm.runtime.convolution import (
     PackedProducts,
@@ -35,6 +35,10 @@ MIN_ALPHA = 1e-8
 
 PIECE = 1 << 17
 """Elements of a snake that each thread computes at once: they stay in the cache of its core."""
+
+CACHED = 3 << 19
+"""Elements of an activation (6 MiB in float32) that stay in the cache that each core has to itself
+or shares."""
 
 ROWS = 64
 """Output channels of a weight that are computed at once, in float64."""
@@ -104,7 +108,7 @@ class CpuKernel:
             u.addcmul_(s, s)
 
     def convolve(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
-        """Convolve [B, T, C] without padding; see `engine.Kernel`."""
+        """Convolve [B, T, C] without padding; see `nodes.Kernel`."""
         if self._fold > 1:
             x = x.contiguous().view(x.shape[0], -1, self._fold * x.shape[2])
         y = self._convolve(x, onto)
@@ -206,6 +210,11 @@ class CpuNetwork:
             _kernel(step, tensors, snakes, private) for step in steps
         ]
         self._dtype = next(iter(tensors.values())).dtype
+
+    @property
+    def cached(self) -> int:
+        """See `engine.Network`: as much for each core."""
+        return CACHED * torch.get_num_threads()
 
     def enter(self, x: Tensor) -> Tensor:
         """Bring [B, C, T] to [B, T, C]."""

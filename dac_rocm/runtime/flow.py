@@ -47,7 +47,7 @@ class FixedRunner:
         always_edge: bool = False,
     ) -> None:
         self.steps, self.kernels = network.steps, network.kernels
-        self.time, self.tf32 = network.time, network.tf32
+        self.time, self.tf32, self.cached = network.time, network.tf32, network.cached
         self.enter, self.leave = network.enter, network.leave
         self.fixed = FixedPush(network, push)
         self.edge: Push = wrap(self.fixed.edge) if wrap else self.fixed.edge

@@ -86,7 +86,7 @@ class GpuKernel:
         return snake(x, self.alpha, self.beta, self.backend)
 
     def extend(self, past: Tensor, x: Tensor, after: int = 0) -> Tensor:
-        """Return `past`, the activated `x` and `after` zeros; see `engine.Kernel`."""
+        """Return `past`, the activated `x` and `after` zeros; see `nodes.Kernel`."""
         time, n, m = self.time, past.shape[self.time], x.shape[self.time]
         if n + after == 0:
             return self.activate(x)
@@ -103,7 +103,7 @@ class GpuKernel:
         return both
 
     def convolve(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
-        """Convolve `x` in memory order without padding; see `engine.Kernel`."""
+        """Convolve `x` in memory order without padding; see `nodes.Kernel`."""
         y = self._convolve(x)
         return y if onto is None else y.add_(onto)
 
@@ -119,6 +119,8 @@ class GpuNetwork:
         order: Memory order; see `choose_order`.
         tf32: Let float32 products on NVIDIA round to TF32.
     """
+
+    cached: int | None = None
 
     def __init__(
         self,

@@ -116,8 +116,10 @@ class Winograd:
         """Convolve [T, C] into [T', C'], piece by piece; the last ends where the signal does."""
         block = OUTPUTS * self.dilation
         most = self._products.piece * torch.get_num_threads()
-        most //= PRODUCTS * self.dilation * max(self.shape[:2])
-        piece = few_digits(max(1, most)) * block
+        most = max(1, most // (PRODUCTS * self.dilation * max(self.shape[:2])))
+        blocks = -(-len(y) // block)
+        equal = -(-blocks // -(-blocks // most))
+        piece = -few_digits(-equal) * block
         for begin in range(0, len(y), piece):
             blocks = -(-min(piece, len(y) - begin) // block)
             n = -few_digits(-blocks) * block

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "dac_rocm"
 FILES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 LONGEST_FILE = 300
-LONG = {"engine.py": 330, "codec.py": 340}
+LONG = {"codec.py": 340}
 """Files that may be longer: each is one run of thought that a cut would not shorten."""
 
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

@@ -282,6 +282,34 @@ def test_widest_by_hand():
     assert geometry.widest(lower_encoder(config)) == (64, 1)
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_stages_have_one_rate_each(name):
+    config = CONFIGS[name]
+    for steps in (lower_encoder(config), lower_decoder(config)):
+        found = geometry.stages(steps)
+        assert sum(found, ()) == steps
+        for stage in found:
+            inside = stage[1:] if isinstance(stage[0], Transposed) else stage[:-1]
+            assert not any(isinstance(step, Transposed) for step in inside)
+            assert all(step.stride == 1 for step in inside if isinstance(step, Conv))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parts_of_a_stage_are_as_long_as_fits(name):
+    config = CONFIGS[name]
+    for steps in (lower_encoder(config), lower_decoder(config)):
+        for stage in geometry.stages(steps):
+            down, _ = geometry.ratio(stage)
+            elements, _ = geometry.widest(stage)
+            for batch, most in ((1, 1 << 20), (3, 1 << 17), (2, 1)):
+                part = geometry.part_length(stage, batch, most)
+                count, rest = divmod(part, down)
+                assert rest == 0
+                assert count & (count - 1) == 0
+                assert part == down or part * elements * batch <= most
+                assert 2 * part * elements * batch > most
+
+
 def test_few_digits_is_the_next_such_number_below_or_above():
     few = sorted({m << low for m in range(16) for low in range(10)})
     for n in range(1, 4096):

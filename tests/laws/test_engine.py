@@ -16,6 +16,7 @@ from dac_rocm.engine import Flow, is_out_of_memory, run
 from dac_rocm.errors import BackendError, DacError
 from dac_rocm.geometry import known_length, output_length, ratio, tile_length
 from dac_rocm.lowering import Conv, Transposed
+from dac_rocm.nodes import ConvNode
 
 HALVES = ("encoder", "decoder")
 DTYPES = (torch.float64, torch.float32)
@@ -143,9 +144,7 @@ def test_the_law_sees_a_shortened_state(shape, half):
 @pytest.mark.parametrize("half", HALVES)
 def test_the_law_sees_one_input_less_of_state(shape, half, monkeypatch):
     """A state shortened by one input moves or loses outputs."""
-    from dac_rocm import engine
-
-    whole_push = engine._ConvNode.push
+    whole_push = ConvNode.push
 
     def shorter(self, x, end):
         y = whole_push(self, x, end)
@@ -157,7 +156,7 @@ def test_the_law_sees_one_input_less_of_state(shape, half, monkeypatch):
     down, _ = ratio(model.steps(half))
     x = signal(model, half, 30 * down)
     wanted = twin(model, half, x)
-    monkeypatch.setattr(engine._ConvNode, "push", shorter)
+    monkeypatch.setattr(ConvNode, "push", shorter)
     try:
         found = pushed(Flow(model.network(half)), x, [10 * down])
     except RuntimeError:
@@ -231,6 +230,27 @@ def test_positions_per_push_are_constant(shape, half):
     flow.push(x[..., :0], end=True)
     assert network.positions == whole
     assert len(shapes) <= 16  # settles: the last pushes meet one set of shapes
+
+
+@pytest.mark.parametrize("lengths", (None, (5, 31)))
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("shape", nw.SHAPES)
+def test_parts_that_stay_in_the_cache_change_nothing(shape, half, lengths):
+    """Nothing is computed twice either, and every stage has several parts."""
+    model = nw.shared(shape, torch.float64)
+    network = Watched(model.network(half))
+    down, _ = ratio(model.steps(half))
+    x = signal(model, half, 31 * down, batch=2)
+    lengths = None if lengths is None else [n * down for n in lengths]
+    wanted = run(network, x, lengths=lengths)
+    whole, calls, most = network.positions, len(network.sizes), network.elements
+    network.clear()
+    network.cached = most // 8
+    found = run(network, x, lengths=lengths)
+    assert_law(found, wanted, torch.float64)
+    assert network.positions == whole
+    assert len(network.sizes) > 2 * calls
+    assert network.elements < most
 
 
 @pytest.mark.parametrize("half", HALVES)
