@@ -82,12 +82,15 @@ def test_one_input_at_a_time(shape, half):
     sizes=st.lists(st.integers(0, 60), min_size=1, max_size=6).filter(any),
     tile=st.none() | st.integers(1, 50),
     batch=st.integers(1, 2),
+    cached=st.none() | st.integers(1, 3000),
 )
-def test_any_pushes(shape, half, n, sizes, tile, batch):
+def test_any_pushes(shape, half, n, sizes, tile, batch, cached):
     model = nw.shared(shape, torch.float64)
     n = n if half == "encoder" else n // 10 + 1
     x = signal(model, half, n, batch)
-    found = pushed(Flow(model.network(half), tile=tile), x, sizes)
+    network = Watched(model.network(half))
+    network.cached = cached
+    found = pushed(Flow(network, tile=tile), x, sizes)
     whole = run(model.network(half), x)
     assert found.shape[-1] == output_length(model.steps(half), n)
     assert_law(found, whole, torch.float64)
@@ -351,9 +354,10 @@ def test_what_counts_as_out_of_memory():
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
 
 
+@pytest.mark.parametrize("cached", (None, 500))
 @pytest.mark.parametrize("fail_at", (0, 3, 11, 20))
 @pytest.mark.parametrize("half", HALVES)
-def test_an_exception_leaves_the_flow_as_it_was(half, fail_at):
+def test_an_exception_leaves_the_flow_as_it_was(half, fail_at, cached):
     model = nw.shared("odd", torch.float64)
     down, _ = ratio(model.steps(half))
     x = signal(model, half, 40 * down)
@@ -365,6 +369,7 @@ def test_an_exception_leaves_the_flow_as_it_was(half, fail_at):
             raise KeyboardInterrupt
 
     network = Watched(model.network(half), check)
+    network.cached = cached
     flow = Flow(network, tile=5 * down)
     first = flow.push(x[..., : 20 * down])
     calls["left"] = fail_at + 1
