@@ -151,12 +151,13 @@ class _Stage:
         self._part: int | None = None
 
     def push(self, x: Tensor, end: bool) -> Tensor:
-        n = x.shape[self.time]
-        if self._part is None:  # the batch is known from here on
-            self._part = part_length(self.steps, x.shape[0], self.cached) if self.cached else n
-        if self.cached is None or n <= self._part:
+        if self.cached is None:
             return self._run(x, end)
+        if self._part is None:  # the batch is known from here on
+            self._part = part_length(self.steps, x.shape[0], self.cached)
         *some, last = torch.split(x, self._part, self.time)
+        if not some:
+            return self._run(x, end)
         return torch.cat([*(self._run(y, False) for y in some), self._run(last, end)], self.time)
 
     def _run(self, x: Tensor, end: bool) -> Tensor:

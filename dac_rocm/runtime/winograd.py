@@ -117,9 +117,9 @@ class Winograd:
         block = OUTPUTS * self.dilation
         most = self._products.piece * torch.get_num_threads()
         most = max(1, most // (PRODUCTS * self.dilation * max(self.shape[:2])))
-        blocks = -(-len(y) // block)
-        equal = -(-blocks // -(-blocks // most))
-        piece = -few_digits(-equal) * block
+        total = -(-len(y) // block)
+        pieces = -(-total // most)
+        piece = -few_digits(-total // pieces) * block
         for begin in range(0, len(y), piece):
             blocks = -(-min(piece, len(y) - begin) // block)
             n = -few_digits(-blocks) * block
