@@ -197,7 +197,9 @@ class Codec(Pretrained, ABC):
             batch: Items that run side by side.
             max_memory: Bytes that activations may take; default: half of what is free.
         """
-        return choose_tile(self.steps(half), batch, self.device, self.dtype, max_memory=max_memory)
+        where = self.device, self.dtype
+        parted = choose_profile(self.profile, *where, self.snake).name == "cpu"
+        return choose_tile(self.steps(half), batch, *where, max_memory=max_memory, parted=parted)
 
     def _run(self, half: str, x: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         tile, _ = self.choose_tile(half, x.shape[0])

@@ -125,11 +125,12 @@ class Flow:
             start += max(1, n)
 
     def _run(self, x: Tensor, end: bool) -> Tensor:
-        y = self.network.enter(x)
-        with float32_precision(tf32=self.network.tf32) if y.is_cuda else nullcontext():
-            for stage in self._stages:
-                y = stage.push(y, end)
-        return self.network.leave(y)
+        x = self.network.enter(x)
+        parts = iter([x])
+        for stage in self._stages:
+            parts = stage.through(parts, end)
+        with float32_precision(tf32=self.network.tf32) if x.is_cuda else nullcontext():
+            return self.network.leave(_joined(list(parts), self.network.time))
 
     def snapshot(self) -> Snapshot:
         """Return the present state: references, since nodes replace what they keep."""
@@ -150,20 +151,33 @@ class _Stage:
         self.time, self.cached = network.time, network.cached
         self._part: int | None = None
 
-    def push(self, x: Tensor, end: bool) -> Tensor:
-        if self.cached is None:
-            return self._run(x, end)
-        if self._part is None:  # the batch is known from here on
-            self._part = part_length(self.steps, x.shape[0], self.cached)
-        *some, last = torch.split(x, self._part, self.time)
-        if not some:
-            return self._run(x, end)
-        return torch.cat([*(self._run(y, False) for y in some), self._run(last, end)], self.time)
+    def through(self, parts: Iterator[Tensor], end: bool) -> Iterator[Tensor]:
+        """Take the parts of a push, joined or divided to the length that suits, one by one."""
+        for part, last in self._regrouped(parts):
+            x = part
+            for node in self.nodes:
+                x = node.push(x, end and last)
+            yield x
 
-    def _run(self, x: Tensor, end: bool) -> Tensor:
-        for node in self.nodes:
-            x = node.push(x, end)
-        return x
+    def _regrouped(self, parts: Iterator[Tensor]) -> Iterator[tuple[Tensor, bool]]:
+        """Give each part, and whether it is the last one of the push."""
+        held: list[Tensor] = []
+        for x in parts:
+            held.append(x)
+            if self.cached is None:
+                continue
+            if self._part is None:  # the batch is known from here on
+                self._part = part_length(self.steps, x.shape[0], self.cached)
+            if sum(y.shape[self.time] for y in held) > self._part:
+                *some, rest = torch.split(_joined(held, self.time), self._part, self.time)
+                held = [rest]
+                for y in some:
+                    yield y, False
+        yield _joined(held, self.time), True
+
+
+def _joined(parts: list[Tensor], axis: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
 
 
 def _stages(network: Network, lengths: Sequence[int] | None) -> list[_Stage]:

@@ -34,10 +34,9 @@ def packed(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> C
 
     ordered_for = _one_order(pack, weight) if weight.dtype != torch.bfloat16 else _orders(pack)
 
-    def convolve(x: Tensor, onto: Tensor | None) -> Tensor:
+    def convolve(x: Tensor) -> Tensor:
         ordered = ordered_for(x.shape[1])
-        y = ops._convolution_pointwise(_image(x), ordered, bias, *where, "none", [], "")
-        return _signal(y) if onto is None else _signal(y).add_(onto)
+        return _signal(ops._convolution_pointwise(_image(x), ordered, bias, *where, "none", [], ""))
 
     span = (weight.shape[2] - 1) * dilation + 1
     return by_pieces(convolve, weight.shape[0], span, stride)
@@ -67,13 +66,10 @@ def linear(weight: Tensor, bias: Tensor | None) -> Convolve:
     rows = weight.transpose(1, 2).reshape(out, taps * into)
     ordered = ops._reorder_linear_weight(rows, _typical_length(weight))
 
-    def convolve(x: Tensor, onto: Tensor | None) -> Tensor:
+    def convolve(x: Tensor) -> Tensor:
         shape = x.shape[0], x.shape[1] - taps + 1, taps * into
         seen = x.as_strided(shape, x.stride()) if taps > 1 else x
-        if onto is None:
-            y: Tensor = ops._linear_pointwise(seen, ordered, bias, "none", [], "")
-        else:
-            y = ops._linear_pointwise.binary(seen, onto, ordered, bias, "add")
+        y: Tensor = ops._linear_pointwise(seen, ordered, bias, "none", [], "")
         return y
 
     return by_pieces(convolve, out, taps, 1)
@@ -100,9 +96,8 @@ def public(weight: Tensor, bias: Tensor | None, stride: int, dilation: int) -> C
     """Convolve by torch's public call, which reorders the weights each time."""
     dense = weight[:, :, None].contiguous(memory_format=torch.channels_last)
 
-    def convolve(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        y = _signal(F.conv2d(_image(x), dense, bias, (1, stride), 0, (1, dilation)))
-        return y if onto is None else y.add_(onto)
+    def convolve(x: Tensor) -> Tensor:
+        return _signal(F.conv2d(_image(x), dense, bias, (1, stride), 0, (1, dilation)))
 
     return convolve
 
@@ -126,7 +121,7 @@ def choose_convolution() -> Choice:
     weight, bias, x = torch.ones(2, 2, 2), torch.ones(2), torch.arange(8.0).view(1, 4, 2)
     wanted = torch.tensor([7.0, 15.0, 23.0]).view(1, 3, 1).expand(1, 3, 2)
     try:
-        found = packed(weight, bias, 1, 1)(x, None), linear(weight, bias)(x, None)
+        found = packed(weight, bias, 1, 1)(x), linear(weight, bias)(x)
     except (AttributeError, RuntimeError, TypeError) as error:
         return Choice("conv2d", f"oneDNN's packed call is not to be had ({type(error).__name__})")
     if not all(torch.equal(y, wanted) for y in found):

@@ -11,6 +11,7 @@ The plain network is the slow twin; `tests/laws` ties the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -58,6 +59,8 @@ class CpuKernel:
         weight: As the `nn` module holds it.
         bias: As the `nn` module holds it, or None.
         snake: The module before the step, or None.
+        gain: What the outputs are multiplied by [C'], or None: α of the snake behind the step.
+        driven: The step before multiplied by α, and its outputs are for this one alone.
         private: Use oneDNN's packed calls, which torch keeps private.
     """
 
@@ -68,13 +71,17 @@ class CpuKernel:
         bias: Tensor | None,
         snake: Snake1d | None,
         *,
+        gain: Tensor | None,
+        driven: bool,
         private: bool,
     ) -> None:
-        self.step = step
+        self.step, self._driven = step, driven
         self.alpha, self.beta = _coefficients(snake)
+        if gain is not None and bias is not None:
+            bias = (bias.double() * gain).to(bias.dtype)
         dense = side_by_side(step, weight) if isinstance(step, Transposed) else weight
         self._fold = _folded_stride(step)
-        dense = _fold(_divided(dense, self.beta), self._fold)
+        dense = _fold(_scaled(dense, self.beta, gain), self._fold)
         self._convolve = _convolution(step, dense, _bias_of(step, bias), self._fold, private)
         if self.alpha is not None and self.beta is not None:
             self.alpha, self.beta = self.alpha.to(weight.dtype), self.beta.to(weight.dtype)
@@ -83,7 +90,8 @@ class CpuKernel:
     def extend(self, past: Tensor, x: Tensor, after: int) -> Tensor:
         """Return `past`, β · snake(x), which the weights undo, and `after` zeros."""
         n, m = past.shape[1], x.shape[1]
-        if n + after == 0 and self.alpha is None:
+        if n + after == 0 and (self.alpha is None or self._driven):
+            self._activate(x, x)
             return x
         both = x.new_empty(x.shape[0], n + m + after, x.shape[2])
         both.narrow(1, 0, n).copy_(past)
@@ -92,16 +100,23 @@ class CpuKernel:
         return both
 
     def _activate(self, x: Tensor, out: Tensor) -> None:
-        """Write β · snake(x) to `out`, piece by piece, so that a piece stays in the cache."""
+        """Write β · snake(x) to `out`, piece by piece, so that a piece stays in the cache.
+
+        `out` may be `x` itself, where that is αx already.
+        """
         if self.alpha is None or self.beta is None:
-            out.copy_(x)
+            if out is not x:
+                out.copy_(x)
             return
         rows = max(1, PIECE * torch.get_num_threads() // (x.shape[0] * x.shape[2]))
         sines = x.new_empty(x.shape[0], min(rows, x.shape[1]), x.shape[2])
         for start in range(0, x.shape[1], rows):
             n = min(rows, x.shape[1] - start)
             piece, u, s = x.narrow(1, start, n), out.narrow(1, start, n), sines.narrow(1, 0, n)
-            torch.mul(piece, self.alpha, out=u)
+            if not self._driven:
+                torch.mul(piece, self.alpha, out=u)
+            elif out is not x:
+                u.copy_(piece)
             _sin(u, s)
             if not self._shared:
                 torch.mul(piece, self.beta, out=u)
@@ -111,10 +126,10 @@ class CpuKernel:
         """Convolve [B, T, C] without padding; see `nodes.Kernel`."""
         if self._fold > 1:
             x = x.contiguous().view(x.shape[0], -1, self._fold * x.shape[2])
-        y = self._convolve(x, onto)
+        y = self._convolve(x)
         if isinstance(self.step, Transposed):
             return y.reshape(y.shape[0], -1, self.step.out_channels)
-        return y
+        return y if onto is None else y.add_(onto)
 
 
 def _sin(x: Tensor, out: Tensor) -> None:
@@ -137,13 +152,19 @@ def _coefficients(snake: Snake1d | None) -> tuple[Tensor | None, Tensor | None]:
     return alpha, beta + 1e-9
 
 
-def _divided(weight: Tensor, beta: Tensor | None) -> Tensor:
-    """Return a copy of a weight over β [C], rounded once; few rows at a time are in float64."""
-    if beta is None:
-        return weight.clone()
+def _scaled(weight: Tensor, beta: Tensor | None, gain: Tensor | None) -> Tensor:
+    """Return a copy of a weight, times `gain` [C'], over β [C], rounded once.
+
+    Few rows at a time are in float64.
+    """
     copy = torch.empty_like(weight)
-    for some, rows in zip(torch.split(copy, ROWS), torch.split(weight, ROWS), strict=True):
-        some.copy_(rows.double() / beta[:, None])
+    for i in range(0, len(weight), ROWS):
+        rows = weight[i : i + ROWS].double()
+        if gain is not None:
+            rows = rows * gain[i : i + ROWS, None, None]
+        if beta is not None:
+            rows = rows / beta[:, None]
+        copy[i : i + ROWS] = rows
     return copy
 
 
@@ -206,8 +227,10 @@ class CpuNetwork:
     ) -> None:
         self.steps = steps
         private = choose_convolution().name == "onednn"
+        gains = [*(_gain(*pair, snakes) for pair in pairwise(steps)), None]
         self.kernels: Sequence[Kernel | None] = [
-            _kernel(step, tensors, snakes, private) for step in steps
+            _kernel(step, tensors, snakes, gain, before is not None, private)
+            for step, gain, before in zip(steps, gains, [None, *gains[:-1]], strict=True)
         ]
         self._dtype = next(iter(tensors.values())).dtype
 
@@ -225,11 +248,24 @@ class CpuNetwork:
         return x.transpose(1, 2).contiguous()
 
 
+def _gain(step: Step, after: Step, snakes: Mapping[str, Snake1d]) -> Tensor | None:
+    """Return α of the snake that a convolution's outputs go to, and nowhere else; else None."""
+    if not isinstance(step, Conv) or not isinstance(after, Conv | Transposed):
+        return None
+    alpha, beta = _coefficients(snakes.get(after.snake or ""))
+    return alpha if alpha is beta else None
+
+
 def _kernel(
-    step: Step, tensors: Mapping[str, Tensor], snakes: Mapping[str, Snake1d], private: bool
+    step: Step,
+    tensors: Mapping[str, Tensor],
+    snakes: Mapping[str, Snake1d],
+    gain: Tensor | None,
+    driven: bool,
+    private: bool,
 ) -> CpuKernel | None:
     if not isinstance(step, Conv | Transposed):
         return None
     snake = snakes[step.snake] if step.snake is not None else None
     weight, bias = tensors[f"{step.name}.weight"], tensors.get(f"{step.name}.bias")
-    return CpuKernel(step, weight, bias, snake, private=private)
+    return CpuKernel(step, weight, bias, snake, gain=gain, driven=driven, private=private)

@@ -15,30 +15,29 @@ SHORTEST = 256
 LEAST = 32
 """Outputs of the last piece of several."""
 
-Convolve = Callable[[Tensor, Tensor | None], Tensor]
-"""[B, T, C] and what is added to the result, or None -> [B, T', C']."""
+Convolve = Callable[[Tensor], Tensor]
+"""[B, T, C] -> [B, T', C'], without padding, in memory of its own."""
 
 
 def by_pieces(convolve: Convolve, channels: int, span: int, stride: int) -> Convolve:
     """Make a convolution work piece by piece.
 
     Args:
-        convolve: [B, T, C] -> [B, T', C'], without padding.
+        convolve: What it does with a piece.
         channels: C'.
         span: Inputs that one output sees.
         stride: Inputs from one output to the next.
     """
 
-    def divided(x: Tensor, onto: Tensor | None) -> Tensor:
+    def divided(x: Tensor) -> Tensor:
         outputs = (x.shape[1] - span) // stride + 1
         found = pieces(outputs)
         if len(found) == 1:
-            return convolve(x, onto)
+            return convolve(x)
         y = x.new_empty(x.shape[0], outputs, channels)
         for start, n in found:
             seen = x.narrow(1, start * stride, (n - 1) * stride + span)
-            part = convolve(seen, None if onto is None else onto.narrow(1, start, n))
-            y.narrow(1, start, n).copy_(part)
+            y.narrow(1, start, n).copy_(convolve(seen))
         return y
 
     return divided

@@ -13,6 +13,9 @@ from dac_rocm.lowering import Steps
 CPU_ELEMENTS = 1 << 22
 """Largest activation on a CPU (16 MiB in float32): under the size from which the C allocator maps
 every block anew, which costs more than the arithmetic."""
+PARTED_ELEMENTS = 1 << 25
+"""The same where a push runs in parts, and no activation is there whole: 12 s of audio in at 44.1
+kHz, 8 s out. Longer pushes are no faster, and an interruption waits for the end of one."""
 GPU_ELEMENTS = 1 << 28
 """Largest activation on a GPU (1 GiB in float32), far below the 2^31 that kernels can index."""
 MPS_POSITIONS = 1 << 16
@@ -30,6 +33,7 @@ def choose_tile(
     dtype: torch.dtype,
     *,
     max_memory: int | None = None,
+    parted: bool = False,
 ) -> tuple[int, Choice]:
     """Choose how many inputs run at once.
 
@@ -39,11 +43,12 @@ def choose_tile(
         device: Where they run.
         dtype: Type of number.
         max_memory: Bytes that activations may take; default: half of what is free.
+        parted: The network takes a push in parts that stay in the cache.
 
     Returns:
         Inputs per push (samples for an encoder, frames for a decoder), and why.
     """
-    limit, reason = _limit(device)
+    limit, reason = _limit(device, parted)
     given = max_memory is not None
     memory = max_memory if max_memory is not None else int(SHARE * free_memory(device))
     fitting = max(1, memory // (LIVE_ACTIVATIONS * dtype.itemsize))
@@ -54,7 +59,9 @@ def choose_tile(
     return tile, Choice(f"{tile} inputs per push", f"activations are bounded by {reason}")
 
 
-def _limit(device: torch.device) -> tuple[int, str]:
+def _limit(device: torch.device, parted: bool) -> tuple[int, str]:
+    if parted:
+        return PARTED_ELEMENTS, "the parts in which a push runs"
     if device.type == "cpu":
         return CPU_ELEMENTS, "what the C allocator keeps"
     return GPU_ELEMENTS, "what GPU kernels can index"

@@ -101,12 +101,12 @@ class Winograd:
         # The first point is 1: what is added to its product arrives once in each output.
         self._products = products(filters, None if bias is None else bias / self.back[0, 0])
 
-    def __call__(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
-        """Convolve [B, T, C], T ≥ 6 dilation + 1, and add `onto` where it is given."""
+    def __call__(self, x: Tensor) -> Tensor:
+        """Convolve [B, T, C], T ≥ 6 dilation + 1."""
         y = x.new_empty(x.shape[0], x.shape[1] - self._reach, self.shape[0])
         for item, out in zip(x, y, strict=True):
             self._item(item, out)
-        return y if onto is None else y.add_(onto)
+        return y
 
     @property
     def _reach(self) -> int:

@@ -39,10 +39,8 @@ def test_pieces_equal_the_whole(outputs, stride, dilation):
     weight, bias = nw.noise(6, 4, 3), nw.noise(6)
     x = nw.noise(2, (outputs - 1) * stride + 2 * dilation + 1, 4)
     wanted = F.conv1d(x.transpose(1, 2), weight, bias, stride, 0, dilation).transpose(1, 2)
-    onto = nw.noise(2, outputs, 6)
     convolve = convolution.packed(weight, bias, stride, dilation)
-    assert (convolve(x, None) - wanted).abs().max() <= FLOAT32_LAW
-    assert (convolve(x, onto) - wanted - onto).abs().max() <= FLOAT32_LAW
+    assert (convolve(x) - wanted).abs().max() <= FLOAT32_LAW
 
 
 @pytest.mark.parametrize("taps", [1, 2])
@@ -53,7 +51,5 @@ def test_overlapping_rows_equal_the_convolution(outputs, taps):
     weight, bias = nw.noise(6, 4, taps), nw.noise(6)
     x = nw.noise(2, outputs + 20, 4).narrow(1, 9, outputs + taps - 1)
     wanted = F.conv1d(x.transpose(1, 2), weight, bias).transpose(1, 2)
-    onto = nw.noise(2, outputs, 6)
     convolve = convolution.linear(weight, bias)
-    assert (convolve(x, None) - wanted).abs().max() <= FLOAT32_LAW
-    assert (convolve(x, onto) - wanted - onto).abs().max() <= FLOAT32_LAW
+    assert (convolve(x) - wanted).abs().max() <= FLOAT32_LAW
