@@ -34,7 +34,7 @@ from dac_rocm.runtime.backends import (
     hint_at_first,
     prepare_miopen,
 )
-from dac_rocm.runtime.optimize import Networks, choose_profile, choose_push, run_whole
+from dac_rocm.runtime.optimize import Networks, choose_profile, choose_push, in_parts, run_whole
 from dac_rocm.runtime.tiles import choose_tile
 
 PARTS = ("all", "encoder", "decoder")
@@ -198,7 +198,7 @@ class Codec(Pretrained, ABC):
             max_memory: Bytes that activations may take; default: half of what is free.
         """
         where = self.device, self.dtype
-        parted = choose_profile(self.profile, *where, self.snake).name == "cpu"
+        parted = in_parts(self.profile, *where, self.snake)
         return choose_tile(self.steps(half), batch, *where, max_memory=max_memory, parted=parted)
 
     def _run(self, half: str, x: Tensor, lengths: Sequence[int] | None = None) -> Tensor:

@@ -90,33 +90,33 @@ class CpuKernel:
     def extend(self, past: Tensor, x: Tensor, after: int) -> Tensor:
         """Return `past`, β · snake(x), which the weights undo, and `after` zeros."""
         n, m = past.shape[1], x.shape[1]
-        if n + after == 0 and (self.alpha is None or self._driven):
-            self._activate(x, x)
-            return x
-        both = x.new_empty(x.shape[0], n + m + after, x.shape[2])
-        both.narrow(1, 0, n).copy_(past)
-        both.narrow(1, n + m, after).zero_()
-        self._activate(x, both.narrow(1, n, m))
+        ready = self.alpha is None or self._driven
+        if n + after == 0 and ready:
+            both = inside = x
+        else:
+            both = x.new_empty(x.shape[0], n + m + after, x.shape[2])
+            both.narrow(1, 0, n).copy_(past)
+            both.narrow(1, n + m, after).zero_()
+            inside = both.narrow(1, n, m)
+            if ready:
+                inside.copy_(x)
+        self._activate(inside if ready else x, inside)
         return both
 
     def _activate(self, x: Tensor, out: Tensor) -> None:
         """Write β · snake(x) to `out`, piece by piece, so that a piece stays in the cache.
 
-        `out` may be `x` itself, where that is αx already.
+        Where `out` is `x`, that is αx before.
         """
         if self.alpha is None or self.beta is None:
-            if out is not x:
-                out.copy_(x)
             return
         rows = max(1, PIECE * torch.get_num_threads() // (x.shape[0] * x.shape[2]))
         sines = x.new_empty(x.shape[0], min(rows, x.shape[1]), x.shape[2])
         for start in range(0, x.shape[1], rows):
             n = min(rows, x.shape[1] - start)
             piece, u, s = x.narrow(1, start, n), out.narrow(1, start, n), sines.narrow(1, 0, n)
-            if not self._driven:
+            if out is not x:
                 torch.mul(piece, self.alpha, out=u)
-            elif out is not x:
-                u.copy_(piece)
             _sin(u, s)
             if not self._shared:
                 torch.mul(piece, self.beta, out=u)

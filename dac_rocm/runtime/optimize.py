@@ -79,17 +79,20 @@ def _compile(device: torch.device, dtype: torch.dtype) -> Choice:
 
 
 def _cpu_or_plain(profile: str, device: torch.device, dtype: torch.dtype, snake: str) -> Choice:
-    fits = device.type == "cpu" and dtype in FAST_DTYPES
-    if profile == "cpu" and not fits:
+    if profile == "cpu" and not in_parts(profile, device, dtype, snake):
         raise BackendError(
             f"profile 'cpu' for {dtype} on {device} found; float32 or bfloat16 on a CPU is "
             "expected. Say auto."
         )
-    if profile == "auto" and fits and snake == "auto":
-        profile = "cpu"
-    if profile == "cpu":
+    if in_parts(profile, device, dtype, snake):
         return Choice("cpu", f"time-major, packed weights; {choose_convolution().reason}")
     return Choice("plain", "torch's own operations, on the weights as they are")
+
+
+def in_parts(profile: str, device: torch.device, dtype: torch.dtype, snake: str) -> bool:
+    """Tell whether the CPU network is chosen, which takes a push in parts; see `choose_profile`."""
+    asked = profile == "cpu" or (profile == "auto" and snake == "auto")
+    return asked and device.type == "cpu" and dtype in FAST_DTYPES
 
 
 def choose_push(profile: str, push: int | None, frame_rate: float) -> int:

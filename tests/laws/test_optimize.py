@@ -15,10 +15,11 @@ from tolerances import BFLOAT16, EXACT_LAW, FLOAT32_LAW
 import dac_rocm
 from dac_rocm.engine import Flow, run
 from dac_rocm.errors import BackendError
+from dac_rocm.lowering import Conv
 from dac_rocm.nn.layers import Snake1d
 from dac_rocm.runtime import convolution
 from dac_rocm.runtime.convolution import choose_convolution
-from dac_rocm.runtime.cpu import CpuNetwork, _sin
+from dac_rocm.runtime.cpu import CpuKernel, CpuNetwork, _sin
 from dac_rocm.runtime.threads import intra_op_threads
 
 HALVES = ("encoder", "decoder")
@@ -58,6 +59,24 @@ def test_fast_equals_plain_with_any_threads(half, threads):
     wanted = run(model.network(half), x)
     with intra_op_threads(threads):
         assert (run(network, x) - wanted).abs().max() <= FLOAT32_LAW
+
+
+@pytest.mark.parametrize("private", (False, True))
+@pytest.mark.parametrize(("taps", "channels"), [(1, 6), (2, 6), (3, 6), (7, 6), (7, 96)])
+@pytest.mark.parametrize("outputs", (1, 255, 256, 700))
+def test_a_kernel_adds_to_what_it_is_given(outputs, taps, channels, private):
+    """Whatever convolves: products, rows that overlap, minimal filtering; whole, or in pieces."""
+    if private:
+        nw.packed_or_skip()
+    step = Conv(name="c", snake=None, in_channels=channels, out_channels=channels, kernel=taps)
+    weight, bias = nw.noise(channels, channels, taps), nw.noise(channels)
+    kernel = CpuKernel(step, weight, bias, None, gain=None, driven=False, private=private)
+    x, onto = nw.noise(2, outputs + taps - 1, channels), nw.noise(2, outputs, channels)
+    kept = x.clone(), onto.clone()
+    alone = kernel.convolve(x)
+    assert (kernel.convolve(x, onto) - alone - onto).abs().max() <= FLOAT32_LAW * alone.abs().max()
+    assert torch.equal(x, kept[0])
+    assert torch.equal(onto, kept[1])
 
 
 @pytest.mark.parametrize("threads", (1, 2))
