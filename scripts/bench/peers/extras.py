@@ -27,22 +27,29 @@ Calls = Mapping[str, Callable[[], object]]
 
 
 def lengths(model: Codec, audio: Tensor, options: argparse.Namespace) -> dict[str, Any]:
-    """Time a second of audio in a clip of 1 s, of the usual length, and of a long one."""
+    """Time a second of audio in a clip of 1 s, of the usual length, and of a long one, in turns."""
     base = audio.shape[-1] / model.sample_rate
+    found: dict[float, list[dict[str, float]]] = {}
+    for seconds in (*(1.0, base) * (1 + options.rounds), options.long, base):
+        found.setdefault(seconds, []).append(_clip(model, _tiled(model, audio, seconds)))
     rows = {}
-    for seconds, rounds in ((1.0, 3 * options.rounds), (base, options.rounds), (options.long, 1)):
-        clip = _tiled(model, audio, seconds)
-        data = _data(model.encode(clip))
-        runs = {"encode": lambda c=clip: model.encode(c), "decode": lambda d=data: model.decode(d)}
-        if seconds <= base:
-            _times(runs, 1)
-        found = {}
-        for half, run in runs.items():
-            reset_peak()
-            found[half] = _median(_times({half: run}, rounds)[half]) / _seconds(model, clip)
-            found[f"{half}_peak"] = memory("VmHWM")
-        rows[f"{seconds:.3g}"] = found
+    for seconds, turns in found.items():
+        counted = turns[1:] or turns  # the first one warms up; the long clip is warm from the rest
+        rows[f"{seconds:.3g}"] = {key: _median([turn[key] for turn in counted]) for key in turns[0]}
     return {"seconds_per_second": rows, "base": f"{base:.3g}"}
+
+
+def _clip(model: Codec, audio: Tensor) -> dict[str, float]:
+    """Seconds for each second of audio, and the largest resident memory, of both halves."""
+    found: dict[str, float] = {}
+    data = audio
+    for half, run in {"encode": model.encode, "decode": model.decode}.items():
+        reset_peak()
+        start = time.perf_counter()
+        data = _data(run(data))
+        found[half] = (time.perf_counter() - start) / _seconds(model, audio)
+        found[f"{half}_peak"] = memory("VmHWM")
+    return found
 
 
 def streaming(model: Codec, audio: Tensor, options: argparse.Namespace) -> dict[str, Any]:
